@@ -1,0 +1,1 @@
+"""What the fast weights see of a query or a key."""

@@ -1,0 +1,1 @@
+"""How the two memories' answers become one."""

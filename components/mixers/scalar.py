@@ -1,0 +1,23 @@
+"""Scalar: two weights per head and token, each between 0 and 1.
+
+y = a * fw + b * kv,   (a, b) = sigmoid(W x)
+
+mixer: scalar
+"""
+
+from torch import Tensor, nn
+
+from hqlt_lab.components.mixers._base import Mixer, by_head
+from hqlt_lab.registry import register
+
+
+@register("mixer", "scalar")
+class Scalar(Mixer):
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.to_weights = nn.Linear(width, 2 * heads, bias=False)
+
+    def forward(self, x: Tensor, fw: Tensor, kv: Tensor) -> Tensor:
+        a, b = self.to_weights(x).sigmoid().chunk(2, -1)  # [B, T, H] each
+        return by_head(a, self.heads) * fw + by_head(b, self.heads) * kv

@@ -1,0 +1,26 @@
+"""Static: two learned numbers for the whole layer, whatever the token.
+
+y = a * fw + b * kv,   a and b start at 1
+
+mixer: static
+"""
+
+import torch
+from torch import Tensor, nn
+
+from hqlt_lab.components.mixers._base import Mixer
+from hqlt_lab.registry import register
+
+
+@register("mixer", "static")
+class Static(Mixer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights = nn.Parameter(torch.empty(2))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.ones_(self.weights)
+
+    def forward(self, x: Tensor, fw: Tensor, kv: Tensor) -> Tensor:
+        return self.weights[0] * fw + self.weights[1] * kv

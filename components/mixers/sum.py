@@ -1,0 +1,17 @@
+"""Sum: both answers count in full.
+
+y = fw + kv
+
+mixer: sum
+"""
+
+from torch import Tensor
+
+from hqlt_lab.components.mixers._base import Mixer
+from hqlt_lab.registry import register
+
+
+@register("mixer", "sum")
+class Sum(Mixer):
+    def forward(self, x: Tensor, fw: Tensor, kv: Tensor) -> Tensor:
+        return fw + kv

@@ -1,0 +1,1 @@
+"""How softmax knows where a token stood."""

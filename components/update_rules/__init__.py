@@ -1,0 +1,1 @@
+"""How a token changes the fast weights."""

@@ -1,0 +1,79 @@
+"""The contract of an update rule.
+
+A rule turns the token stream into gates, once, when a token arrives, and scans (q, k, v, gates) through its memory.
+
+- Linear in the state (almost all are): subclass `LinearRule` and give `gates`.  Chunk-parallel training, streaming,
+delay,
+  hold, micro-steps and documents come with it.
+- Not linear: subclass `StepRule` and give `gates` and `step`.  Everything else comes with it, one step at a time.
+- With a parallel form of its own: override `scan`; the kit compares it with `reference`.
+
+What a rule owns it must read: a parameter without a gradient fails the kit.  Values that are not drawn from N(0, std^2)
+are set in `reset_parameters`, which runs after the house's own initialisation, so they survive it.
+"""
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from hqlt_lab.ops.chunked import chunked
+from hqlt_lab.ops.recurrent import recall, recurrent
+from hqlt_lab.ops.steps import linear_step
+
+
+class UpdateRule(nn.Module):
+    """What the layer asks of a rule."""
+
+    feature_map: str = "silu_l2"
+    """The feature map it is used with unless the experiment says otherwise."""
+    needs_unit_keys: bool = False
+    """Whether keys that are not unit vectors make it diverge."""
+    needs_positive_features: bool = False
+    """Whether a negative feature breaks it (a normaliser that may vanish)."""
+    writes: int = 1
+    """Pairs it writes per token; the layer projects as many keys and values."""
+
+    def gates(self, x: Tensor) -> Any:
+        """A named tuple of [B, H, T * writes] tensors (or None) from the token stream x [B, T, width]."""
+        raise NotImplementedError(f"{type(self).__name__} gives no gates.")
+
+    def scan(
+        self, q: Tensor, k: Tensor, v: Tensor, gates: Any, state: Tensor | None, hold: int | None, real: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Reads [B, H, T, V] and the state after the last token.  `hold` and `real` are those of `ops.recurrent`."""
+        raise NotImplementedError(f"{type(self).__name__} does not scan.")
+
+    def reference(
+        self, q: Tensor, k: Tensor, v: Tensor, gates: Any, state: Tensor | None, hold: int | None, real: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """The slow truth that `scan` must equal."""
+        return recurrent(q, k, v, gates, state, hold=hold, real=real, step=self.step, read=self.read)
+
+    def step(self, state: Tensor, k: Tensor, v: Tensor, gates: Any) -> Tensor:
+        """The memory after one write.  state [B, H, K, V], k [B, H, K], v [B, H, V], gates [B, H]."""
+        raise NotImplementedError(f"{type(self).__name__} does not step.")
+
+    def read(self, state: Tensor, q: Tensor) -> Tensor:
+        """What the memory answers: [B, H, V] for q [B, H, K]."""
+        return recall(state, q)
+
+
+class LinearRule(UpdateRule):
+    """Keep, erase, write: `gates` returns `ops.steps.Gates`, and the rule is complete."""
+
+    def step(self, state: Tensor, k: Tensor, v: Tensor, gates: Any) -> Tensor:
+        return linear_step(state, k, v, gates)
+
+    def scan(
+        self, q: Tensor, k: Tensor, v: Tensor, gates: Any, state: Tensor | None, hold: int | None, real: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        return chunked(q, k, v, gates, state, hold=hold, real=real)
+
+
+class StepRule(UpdateRule):
+    """Any memory that has a step: gives `step`, and is scanned by it."""
+
+    def scan(
+        self, q: Tensor, k: Tensor, v: Tensor, gates: Any, state: Tensor | None, hold: int | None, real: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        return self.reference(q, k, v, gates, state, hold, real)

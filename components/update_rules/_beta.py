@@ -1,0 +1,10 @@
+"""The one condition on max_beta, shared by the delta family."""
+
+from hqlt_lab.errors import ConfigError
+
+
+def check_max_beta(max_beta: float) -> float:
+    """Beyond 2 the eigenvalue 1 - beta leaves [-1, 1] and the memory grows without bound."""
+    if not 0 < max_beta <= 2:
+        raise ConfigError(f"max_beta: a number in (0, 2] is needed, got {max_beta}.")
+    return max_beta

@@ -1,0 +1,39 @@
+"""Delta product: several delta-rule writes per token, each with a key, value and strength of its own.
+
+    S_{t,i} = S_{t,i-1} (I - beta_{t,i} k_{t,i} k_{t,i}^T) + beta_{t,i} v_{t,i} k_{t,i}^T      i = 1 .. steps
+    S_{t,0} = S_{t-1,steps}                                             keep 1, erase beta_i, write beta_i
+
+A product of `steps` reflections can be any rotation of that many dimensions, so that permutations of three and more
+things can be tracked.  The token reads after its last write.  Softmax sees the first of the pairs.  With one step it
+is delta.
+
+    update_rule: {name: delta_product, steps: 2, max_beta: 2}
+
+Siems et al. 2025, arXiv:2502.10297.
+"""
+
+from torch import Tensor, nn
+
+from hqlt_lab.components.update_rules._base import LinearRule
+from hqlt_lab.components.update_rules._beta import check_max_beta
+from hqlt_lab.errors import ConfigError
+from hqlt_lab.ops.steps import Gates
+from hqlt_lab.registry import register
+
+
+@register("update_rule", "delta_product")
+class DeltaProduct(LinearRule):
+    needs_unit_keys = True
+
+    def __init__(self, width: int, heads: int, steps: int = 2, max_beta: float = 1.0) -> None:
+        super().__init__()
+        if steps < 1:
+            raise ConfigError(f"steps: at least 1 is needed, got {steps}.")
+        self.writes = steps
+        self.to_beta = nn.Linear(width, heads * steps, bias=False)
+        self.max_beta = check_max_beta(max_beta)
+
+    def gates(self, x: Tensor) -> Gates:
+        beta = self.max_beta * self.to_beta(x).sigmoid()
+        beta = beta.unflatten(-1, (-1, self.writes)).transpose(1, 2).flatten(2)  # [B, H, T * writes]
+        return Gates(erase=beta, write=beta)

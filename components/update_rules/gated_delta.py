@@ -1,0 +1,49 @@
+"""Gated delta rule: let everything fade as the content says, then replace what the key recalls.
+
+    S_t = alpha_t S_{t-1} (I - beta_t k_t k_t^T) + beta_t v_t k_t^T      keep alpha, erase beta, write beta
+    alpha_t = exp(-exp(a) softplus(w_a . x_t + b)),   beta_t = max_beta * sigmoid(w_b . x_t)
+
+The whole memory is wiped in one step where alpha is near 0, one association where beta is near 1.  a starts as the
+logarithm of U(0, 16); b so that softplus(b) is log-uniform in [0.001, 0.1], a memory of tens to thousands of tokens.
+
+    update_rule: {name: gated_delta, max_beta: 2}
+
+Yang, Kautz, Hatamizadeh 2024, arXiv:2412.06464.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from hqlt_lab.components.update_rules._base import LinearRule
+from hqlt_lab.components.update_rules._beta import check_max_beta
+from hqlt_lab.ops.steps import Gates
+from hqlt_lab.registry import register
+
+
+@register("update_rule", "gated_delta")
+class GatedDelta(LinearRule):
+    needs_unit_keys = True
+
+    def __init__(self, width: int, heads: int, max_beta: float = 1.0) -> None:
+        super().__init__()
+        self.to_beta = nn.Linear(width, heads, bias=False)
+        self.to_fade = nn.Linear(width, heads, bias=False)
+        self.log_rate = nn.Parameter(torch.empty(heads))
+        self.fade_bias = nn.Parameter(torch.empty(heads))
+        self.max_beta = check_max_beta(max_beta)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        with torch.no_grad():
+            self.log_rate.uniform_(1e-4, 16).log_()
+            fade = self.fade_bias.uniform_(math.log(1e-3), math.log(0.1)).exp_()
+            self.fade_bias.copy_(fade + torch.log(-torch.expm1(-fade)))  # the inverse of softplus
+
+    def gates(self, x: Tensor) -> Gates:
+        beta = self.max_beta * self.to_beta(x).sigmoid().mT  # [B, H, T]
+        fade = self.to_fade(x) + self.fade_bias
+        # log(e^fade + 1) is softplus, whose own backward has other strides than torch.compile is told
+        fade = torch.logaddexp(fade, torch.zeros_like(fade)) * self.log_rate.exp()
+        return Gates(log_keep=-fade.mT, erase=beta, write=beta)

@@ -1,0 +1,42 @@
+"""hqlt_lab: ablations of hybrid quadratic-linear transformers.
+
+    import hqlt_lab as lab
+
+    lab.available("update_rule")                     what there is
+    lab.build_model(width=64, mixer="sum", ...)      a composition
+    lab.check_part("update_rule", "delta")           the conformance kit
+
+Names load on first use, so that `import hqlt_lab` costs nothing.
+"""
+
+import importlib.util
+from typing import Any
+
+if importlib.util.find_spec("hqlt_lab.registry") is None:
+    raise ImportError(
+        "hqlt_lab is not installed: run `make demo` in the clone, or `pip install -c constraints.txt -e .`"
+    )
+
+_HOME = {
+    "available": "hqlt_lab.registry",
+    "build": "hqlt_lab.registry",
+    "build_model": "hqlt_lab.model.sequence_model",
+    "check_part": "hqlt_lab.check.kit",
+    "describe": "hqlt_lab.registry",
+    "include": "hqlt_lab.registry",
+    "options": "hqlt_lab.registry",
+    "register": "hqlt_lab.registry",
+    "temporarily": "hqlt_lab.registry",
+}
+__all__ = list(_HOME)  # pyright: ignore
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"hqlt_lab has no {name!r}. There is: {', '.join(sorted(_HOME))}.")
+    return getattr(importlib.import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_HOME]

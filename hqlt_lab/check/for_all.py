@@ -1,0 +1,121 @@
+"""Promises that every part makes, whatever its kind."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import nn
+
+from hqlt_lab.check.report import Broken, Line
+from hqlt_lab.check.subject import Subject, in_pieces, noise, same, tensors
+from hqlt_lab.errors import ConfigError
+from hqlt_lab.model.initialise import drawing_from
+from hqlt_lab.model.sequence_model import SequenceModel
+from hqlt_lab.registry import build
+
+
+def reads_only_the_past(subject: Subject) -> None:
+    """Changing a token changes no answer before it."""
+    for timing in subject.timings():
+        model, x = subject.model(timing=timing), noise(2, 9, 8)
+        whole, _ = model(x)
+        for t in range(1, 9):
+            other = torch.cat([x[:, :t], noise(2, 9 - t, 8, seed=t)], 1)
+            where = f"timing {timing['name']}: with other tokens from {t} on, the answers before"
+            same(where, model(other)[0][:, :t], whole[:, :t])
+
+
+def any_split_is_the_whole(subject: Subject) -> None:
+    """Answers and final state do not depend on how a text is cut, in training and in evaluation mode."""
+    for timing in subject.timings():
+        for model in (subject.model(timing=timing, short_conv=3), subject.model(timing=timing).eval()):
+            streams_like_a_whole(model, f"timing {timing['name']}, ", ([5, 6], [3, 1, 7], [1] * 11))
+
+
+def streams_like_a_whole(model: SequenceModel, where: str, splits: tuple[list[int], ...]) -> None:
+    x = noise(2, sum(splits[0]), model.config.width)
+    whole, state = model(x)
+    if not whole.isfinite().all():
+        raise Broken(f"{where}the answer is not finite.")
+    for split in splits:
+        answer, last = in_pieces(model, x, split)
+        same(f"{where}in pieces of {split}, the answer", answer, whole)
+        if len(tensors(state)) != len(tensors(last)):
+            raise Broken(f"{where}in pieces of {split}, the state has other fields.")
+        for one, other in zip(tensors(last), tensors(state), strict=True):
+            same(f"{where}in pieces of {split}, the state", one, other)
+
+
+def keeps_the_dtype(subject: Subject) -> None:
+    """What comes in as bfloat16 goes out as bfloat16, and the fast weights add up in float32 at least."""
+    for dtype in (torch.float64, torch.float32, torch.bfloat16):
+        model = subject.model().to(dtype)
+        answer, state = model(noise(2, 5, 8).to(dtype))
+        if answer.dtype != dtype:
+            raise Broken(f"{dtype} in, {answer.dtype} out.")
+        fw = state[0].fw
+        if fw is not None and fw.dtype != torch.promote_types(dtype, torch.float32):
+            raise Broken(f"with {dtype} the fast weights are {fw.dtype}.")
+
+
+def every_parameter_learns(subject: Subject) -> None:
+    """A parameter without a gradient is dead weight."""
+    model = subject.model()
+    model(noise(2, 9, 8))[0].square().sum().backward()
+    for name, parameter in part_of(model, subject).named_parameters():
+        if parameter.grad is None or not parameter.grad.abs().max() > 0:
+            raise Broken(f"{name} gets no gradient.")
+        if not parameter.grad.isfinite().all():
+            raise Broken(f"the gradient of {name} is not finite.")
+
+
+def own_initialisation_survives(subject: Subject) -> None:
+    """What a part sets itself, in its constructor or in reset_parameters, is still there after composition."""
+    composed = part_of(subject.model(), subject)
+    one, other = (build(subject.kind, subject.spec, width=8, heads=2) for _ in range(2))
+    if not isinstance(one, nn.Module):
+        return
+    pairs = zip(one.named_parameters(), other.parameters(), composed.parameters(), strict=True)
+    for (name, first), second, now in pairs:
+        if torch.equal(first, second) and not torch.equal(first.double(), now):
+            raise Broken(f"{name} was set by the constructor and is overwritten: set it in reset_parameters().")
+    if hasattr(composed, "reset_parameters"):
+        before = {name: value.clone() for name, value in composed.named_parameters(recurse=False)}
+        with drawing_from(0, f"blocks.0.memory.{subject.kind}"):
+            one.reset_parameters()
+        for name, value in one.named_parameters(recurse=False):
+            same(f"{name} after composition", before[name], value.double(), 1e-6)
+
+
+def crosses_with_every_part(subject: Subject) -> Iterator[Line]:
+    """Every choice of all other parts streams like a whole, or is refused with a reason."""
+    refused: dict[str, int] = {}
+    legal = 0
+    for others in subject.crossings():
+        try:
+            model = subject.model(**others)
+        except ConfigError as reason:
+            refused[str(reason)] = refused.get(str(reason), 0) + 1
+            continue
+        named = ", ".join(part["name"] for part in others.values())
+        streams_like_a_whole(model, f"with {named}: ", ([4, 3], [1] * 7))
+        legal += 1
+    yield Line("crosses with every other part", "passed", f"{legal} compositions")
+    for reason, times in refused.items():
+        yield Line("crosses with every other part", "illegal", f"{times} compositions: {reason}")
+
+
+def compiles(subject: Subject) -> None:
+    """torch.compile (aot_eager) gives the same answer and gradient."""
+    torch.compiler.reset()
+    model, x = subject.model(), noise(2, 9, 8)
+    plain = model(x)[0]
+    (want,) = torch.autograd.grad(plain.square().sum(), model.blocks[0].memory.to_q.weight)
+    compiled = torch.compile(model, backend="aot_eager")(x)[0]
+    (got,) = torch.autograd.grad(compiled.square().sum(), model.blocks[0].memory.to_q.weight)
+    same("the answer", compiled, plain)
+    same("the gradient", got, want)
+
+
+def part_of(model: SequenceModel, subject: Subject) -> nn.Module:
+    """The part itself, inside the model; a timing has no parameters."""
+    return nn.Module() if subject.kind == "timing" else model.blocks[0].memory.get_submodule(subject.kind)

@@ -1,0 +1,75 @@
+"""Promises of an update rule."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hqlt_lab.check.report import Broken
+from hqlt_lab.check.subject import WINDOW, Subject, noise, same
+from hqlt_lab.ops.chunked import CHUNK
+from hqlt_lab.ops.steps import Gates, each
+from hqlt_lab.registry import build
+
+
+def scan_is_the_reference(subject: Subject) -> None:
+    """The fast way equals one step at a time: reads, state and all gradients, from any state, at odd lengths."""
+    for length, hold, some_unreal in ((1, None, False), (7, 3, True), (9, 4, False), (2 * CHUNK + 3, None, True)):
+        rule = build("update_rule", subject.spec, width=8, heads=2).double()
+        inputs, real = example(rule, length, some_unreal)
+        fast, slow = (run(scan, inputs, hold, real) for scan in (rule.scan, rule.reference))
+        names = ("reads", "state", *(f"gradient of {name}" for name in inputs))
+        for name, one, other in zip(names, fast, slow, strict=True):
+            same(f"{length} tokens, hold {hold}: the {name}", one, other)
+
+
+def an_empty_memory_reads_zero(subject: Subject) -> None:
+    """Before any pair was written, the answer is 0 to the last bit."""
+    timing = {"name": "delayed_stream", "window": WINDOW}
+    model = subject.model(timing=timing, mixer="fw_only")
+    memory = model.blocks[0].memory
+    answer, _ = memory(noise(2, 2 * WINDOW, 8))
+    if answer[:, :WINDOW].abs().max() > 0:
+        raise Broken(f"delayed by {WINDOW} tokens, the first {WINDOW} answers are not 0.")
+    if not answer[:, WINDOW:].abs().max() > 0:
+        raise Broken("the memory answers 0 even after it was written.")
+
+
+def gates_are_in_range(subject: Subject) -> None:
+    """A linear rule keeps at most everything: log_keep <= 0; and its gates are [B, H, tokens * writes]."""
+    rule = build("update_rule", subject.spec, width=8, heads=2).double()
+    gates = rule.gates(noise(3, 5, 8))
+    for name, gate in zip(gates._fields, gates, strict=True):
+        if gate is not None and gate.shape[:3] != (3, 2, 5 * rule.writes):
+            raise Broken(f"{name} is {list(gate.shape)} for 3 rows, 2 heads, 5 tokens of {rule.writes} writes.")
+    if isinstance(gates, Gates) and gates.log_keep is not None and gates.log_keep.max() > 0:
+        raise Broken(f"log_keep reaches {gates.log_keep.max().item():.2g}: the memory grows by itself.")
+
+
+def example(rule: Any, length: int, some_unreal: bool) -> tuple[dict[str, Any], Tensor | None]:
+    """Unit keys, gates the rule makes itself, and a state it has come to."""
+    features = build("feature_map", rule.feature_map)
+    x = noise(2, length, 8, seed=1)
+    q, k = features(noise(2, 2, length, 4, seed=2)), features(noise(2, 2, length * rule.writes, 4, seed=3))
+    v = noise(2, 2, length * rule.writes, 4, seed=4)
+    with torch.no_grad():
+        gates = rule.gates(x)
+        _, state = rule.reference(q, k, v, gates, None, None, None)
+    real = noise(2, length, seed=5) > -0.5 if some_unreal else None
+    return {"q": q, "k": k, "v": v, "gates": gates, "state": state}, real
+
+
+def run(scan: Any, inputs: dict[str, Any], hold: int | None, real: Tensor | None) -> list[Tensor]:
+    """Reads, state, and the gradient of every input of one scan."""
+    leaves: list[Tensor] = []
+
+    def leaf(tensor: Tensor) -> Tensor:
+        leaves.append(tensor.detach().clone().requires_grad_())
+        return leaves[-1]
+
+    mine = {name: each(leaf, value) if name == "gates" else leaf(value) for name, value in inputs.items()}
+    reads, state = scan(*mine.values(), hold, real)
+    loss = (reads * noise(*reads.shape, seed=6)).sum() + (state * noise(*state.shape, seed=7)).sum()
+    gradients = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
+    of_gates = torch.cat([grad.flatten() for grad in gradients[3:-1]] or [loss.new_zeros(1)])
+    return [reads, state, *gradients[:3], of_gates, gradients[-1]]

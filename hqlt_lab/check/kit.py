@@ -1,0 +1,70 @@
+"""Runs every check of a kind on one part and gathers what it found.
+
+A check is a function of the subject that raises `Broken` with a sentence, or yields lines; its promise is its name.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from hqlt_lab.check import for_all, for_others, for_rules, for_timings
+from hqlt_lab.check.report import Broken, Line, Report
+from hqlt_lab.check.subject import Subject
+from hqlt_lab.registry import KINDS, split
+
+Check = Callable[[Subject], Iterator[Line] | None]
+
+OF_ITS_KIND: dict[str, tuple[Check, ...]] = {
+    "update_rule": (
+        for_rules.gates_are_in_range,
+        for_rules.scan_is_the_reference,
+        for_rules.an_empty_memory_reads_zero,
+    ),
+    "timing": (
+        for_timings.makes_a_schedule,
+        for_timings.together_they_hold_the_past,
+        for_timings.delayed_means_once,
+        for_timings.memories_see_what_it_says,
+    ),
+    "mixer": (for_others.mixes_what_it_reads,),
+    "positions": (for_others.positions_keep_the_shape, for_others.positions_are_per_row),
+    "feature_map": (for_others.features_keep_their_promise,),
+}
+OF_ALL: tuple[Check, ...] = (
+    for_all.reads_only_the_past,
+    for_all.any_split_is_the_whole,
+    for_all.keeps_the_dtype,
+    for_all.every_parameter_learns,
+    for_all.own_initialisation_survives,
+    for_all.crosses_with_every_part,
+    for_all.compiles,
+)
+
+
+def check_part(kind: str, spec: Any) -> Report:
+    """Put a part, by name or as {name: ..., option: ...}, through every check of its kind."""
+    return Report(kind, split(kind, spec)[0], tuple(lines(kind, spec)))
+
+
+def lines(kind: str, spec: Any) -> Iterator[Line]:
+    """The same, line by line as they are found."""
+    name, options = split(kind, spec)
+    subject = Subject(kind, name, options)
+    for check in checks(kind):
+        yield from outcome(check, subject)
+
+
+def checks(kind: str) -> tuple[Check, ...]:
+    """All checks of that kind, its own first."""
+    assert kind in KINDS
+    return OF_ITS_KIND[kind] + OF_ALL
+
+
+def outcome(check: Check, subject: Subject) -> list[Line]:
+    """One check's lines.  A part that raises where it should answer is broken too."""
+    promise = check.__name__.replace("_", " ")
+    try:
+        return list(check(subject) or [Line(promise, "passed")])
+    except Broken as broken:
+        return [Line(promise, "failed", str(broken))]
+    except Exception as error:  # whatever an outside part may raise
+        return [Line(promise, "failed", f"it raised {type(error).__name__}: {error}")]

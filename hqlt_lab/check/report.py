@@ -1,0 +1,57 @@
+"""What the kit found: one line per promise."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Outcome = Literal["passed", "failed", "illegal"]
+COLOURS = {"passed": "green", "failed": "bold red", "illegal": "yellow"}
+
+
+class Broken(AssertionError):
+    """A promise that the part does not keep, in a sentence."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One promise, and whether it is kept.  Illegal: a pair that the lab refuses, with its reason; no failure."""
+
+    promise: str
+    outcome: Outcome
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """All promises of one part."""
+
+    kind: str
+    name: str
+    lines: tuple[Line, ...]
+
+    @property
+    def passed(self) -> bool:
+        return not self.failed
+
+    @property
+    def failed(self) -> list[Line]:
+        return [line for line in self.lines if line.outcome == "failed"]
+
+    def assert_passed(self) -> None:
+        """For your own tests: an AssertionError that lists what failed."""
+        told = "\n".join(f"  {line.promise}: {line.detail}" for line in self.failed)
+        assert self.passed, f"{self.kind} {self.name!r} does not conform:\n{told}"
+
+    def table(self) -> Any:
+        """For a terminal."""
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(
+            "promise", "", "", title=f"{self.kind} {self.name}", title_justify="left", box=None, pad_edge=False
+        )
+        for line in self.lines:
+            table.add_row(line.promise, Text(line.outcome, style=COLOURS[line.outcome]), Text(line.detail))
+        return table
+
+    def __str__(self) -> str:
+        return "\n".join(f"{line.outcome:8} {line.promise}  {line.detail}".rstrip() for line in self.lines)

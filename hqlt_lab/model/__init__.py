@@ -1,0 +1,10 @@
+"""From parts to a model: HybridMemory -> Block -> SequenceModel.
+
+config           what a model is made of, without torch
+state            what a layer remembers between two calls
+convolution      the optional short convolution on queries, keys and values
+memory           one layer: two memories and their mixer
+block            memory and MLP around a residual stream
+sequence_model   tokens to logits
+initialise       every parameter from (seed, its name)
+"""

@@ -1,0 +1,61 @@
+"""One block: a memory and an MLP, each added to the residual stream after a normalisation of its input.
+
+x += memory(norm(x));   x += mlp(norm(x))
+"""
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from hqlt_lab.model.config import ModelConfig
+from hqlt_lab.model.memory import HybridMemory, ToResidual
+from hqlt_lab.model.state import MemoryState
+
+
+class SwiGlu(nn.Module):
+    """down(silu(gate x) * up x)."""
+
+    def __init__(self, width: int, inner: int | None, bias: bool) -> None:
+        super().__init__()
+        inner = inner or -(-(width * 8 // 3) // 256) * 256
+        self.gate = nn.Linear(width, inner, bias=bias)
+        self.up = nn.Linear(width, inner, bias=bias)
+        self.down = ToResidual(inner, width, bias=bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down(F.silu(self.gate(x)) * self.up(x))
+
+
+class Gelu(nn.Module):
+    """down(gelu(up x))."""
+
+    def __init__(self, width: int, inner: int | None, bias: bool) -> None:
+        super().__init__()
+        inner = inner or 4 * width
+        self.up = nn.Linear(width, inner, bias=bias)
+        self.down = ToResidual(inner, width, bias=bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down(F.gelu(self.up(x)))
+
+
+def norm(config: ModelConfig) -> nn.Module:
+    """The normalisation before a sub-layer and before the head."""
+    kind = nn.RMSNorm if config.norm == "rms" else nn.LayerNorm
+    return kind(config.width, eps=config.norm_eps)
+
+
+class Block(nn.Module):
+    """forward(x [B, T, width], state) -> x, state."""
+
+    def __init__(self, config: ModelConfig, layer: int = 0) -> None:
+        super().__init__()
+        self.memory_norm = norm(config)
+        self.memory = HybridMemory(config, layer)
+        self.mlp_norm = norm(config)
+        mlp = SwiGlu if config.mlp == "swiglu" else Gelu
+        self.mlp = mlp(config.width, config.mlp_width, config.bias)
+
+    def forward(self, x: Tensor, state: MemoryState | None = None) -> tuple[Tensor, MemoryState]:
+        answer, state = self.memory(self.memory_norm(x), state)
+        x = x + answer
+        return x + self.mlp(self.mlp_norm(x)), state

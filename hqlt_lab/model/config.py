@@ -1,0 +1,117 @@
+"""What a model is made of, in the words of the YAML file; no torch is needed to read or check it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from hqlt_lab.errors import ConfigError, did_you_mean, listed
+from hqlt_lab.registry import fits, spelled, split
+
+Part = str | Mapping[str, Any]
+PerLayer = Part | list[Part]
+PARTS = ("update_rule", "timing", "mixer", "positions", "feature_map")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """One composition.  A part is its name or {name: ..., option: ...}; a list of parts repeats over the layers."""
+
+    vocabulary: int | None = None
+    """Tokens it reads and predicts; null: vectors in, vectors out."""
+    width: int = 128
+    """Channels of the residual stream."""
+    heads: int = 4
+    """Independent memories per layer; each has width / heads channels."""
+    layers: int = 2
+    """Blocks."""
+    update_rule: PerLayer = "delta"
+    """How a token changes the fast weights."""
+    timing: PerLayer = "synchronous"
+    """When a token enters which memory."""
+    mixer: PerLayer = "vector"
+    """How the two memories' answers become one."""
+    positions: PerLayer = "rope"
+    """How softmax knows where a token stood."""
+    feature_map: PerLayer | None = None
+    """What the fast weights see of a query or a key; null: the update rule's own."""
+    value_activation: Literal["silu", "none"] = "silu"
+    """Applied to the values that both memories store."""
+    head_norm: bool = True
+    """RMSNorm per head on the mixed answer."""
+    output_gate: bool = False
+    """A SiLU gate on the mixed answer."""
+    short_conv: int = 0
+    """Taps of a causal depthwise convolution on queries, keys and values; 0: none."""
+    norm: Literal["rms", "layer"] = "rms"
+    """Normalisation before each sub-layer."""
+    norm_eps: float = 1e-6
+    """Added to the mean square in every normalisation."""
+    mlp: Literal["swiglu", "gelu"] = "swiglu"
+    """The feed-forward sub-layer."""
+    mlp_width: int | None = None
+    """Its inner width; null: swiglu 8/3 of the width rounded up to a multiple of 256, gelu 4 times the width."""
+    bias: bool = False
+    """Biases on the linear maps of memory and MLP."""
+    tie_embeddings: bool = False
+    """One matrix for reading and predicting tokens."""
+    init_std: float = 0.02
+    """Standard deviation of the initial weights."""
+    residual_init: Literal["rescaled", "normal"] = "rescaled"
+    """Maps into the residual stream start as U(+-1/sqrt(fan in)) / sqrt(2 layers), or like all others."""
+
+    def __post_init__(self) -> None:
+        complaints = [
+            f"{field.name}: {spelled(field.type)} is needed, got {getattr(self, field.name)!r}."
+            for field in fields(self)
+            if field.name not in PARTS and not fits(getattr(self, field.name), field.type)
+        ]
+        complaints = complaints or [*self._sizes(), *self._parts()]
+        if complaints:
+            raise ConfigError("\n".join(complaints))
+
+    def _sizes(self) -> list[str]:
+        least = {"width": 1, "heads": 1, "layers": 1, "vocabulary": 1, "mlp_width": 1, "short_conv": 0}
+        found = [
+            f"{name}: at least {low} is needed, got {getattr(self, name)}."
+            for name, low in least.items()
+            if getattr(self, name) is not None and getattr(self, name) < low
+        ]
+        if not found and self.width % self.heads:
+            divisors = listed(str(n) for n in range(1, self.width + 1) if self.width % n == 0)
+            found.append(f"heads: {self.width} channels do not divide over {self.heads} heads. Use one of {divisors}.")
+        if self.tie_embeddings and self.vocabulary is None:
+            found.append("tie_embeddings: there are no embeddings to tie without a vocabulary.")
+        return found
+
+    def _parts(self) -> list[str]:
+        found = []
+        for kind in PARTS:
+            given = getattr(self, kind)
+            parts = given if isinstance(given, list) else [given]
+            if not parts or self.layers % len(parts):
+                found.append(f"{kind}: a list of {len(parts)} parts does not repeat evenly over {self.layers} layers.")
+            for number, part in enumerate(parts):
+                if part is not None or kind != "feature_map":
+                    try:
+                        split(kind, part, f"{kind}[{number}]" if isinstance(given, list) else kind)
+                    except ValueError as error:
+                        found.append(str(error))
+        return found
+
+    def part(self, kind: str, layer: int) -> Any:
+        """The part of that kind in that layer."""
+        given = getattr(self, kind)
+        return given[layer % len(given)] if isinstance(given, list) else given
+
+
+def model_config(settings: Mapping[str, Any]) -> ModelConfig:
+    """From a mapping, with a sentence for every word that is not a setting."""
+    known = [field.name for field in fields(ModelConfig)]
+    if unknown := [word for word in settings if word not in known]:
+        raise ConfigError(
+            "\n".join(
+                f"{word}: a model has no such setting.{did_you_mean(word, known)} Settings: {listed(known)}."
+                for word in unknown
+            )
+        )
+    return ModelConfig(**settings)

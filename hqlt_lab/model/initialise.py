@@ -1,0 +1,59 @@
+"""Every parameter is drawn from (seed, its name): models of one seed differ only where they differ.
+
+    linear, convolution, embedding     N(0, std^2), biases 0
+    maps into the residual stream      U(+-1/sqrt(fan in)) / sqrt(2 layers), or like the others
+    whatever has `reset_parameters`    its own, run after its children were drawn, so that a part has the last word
+
+Draws are made on the CPU and then moved: the same seed is the same model on every device.
+"""
+
+import hashlib
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from hqlt_lab.errors import ConfigError
+from hqlt_lab.model.memory import ToResidual
+
+DRAWN = (nn.Linear, nn.Conv1d, nn.Embedding)
+
+
+@torch.no_grad()
+def initialise(model: nn.Module, seed: int) -> None:
+    """Draw all parameters of a SequenceModel."""
+    config = model.config
+    for path, module in reversed(list(model.named_modules())):  # children before their parents
+        if isinstance(module, ToResidual) and config.residual_init == "rescaled":
+            bound = 1 / math.sqrt(module.in_features * 2 * config.layers)
+            draw(module.weight, f"{path}.weight", seed, lambda weight, b=bound: weight.uniform_(-b, b))
+        elif isinstance(module, DRAWN):
+            draw(module.weight, f"{path}.weight", seed, lambda weight: weight.normal_(std=config.init_std))
+        elif hasattr(module, "reset_parameters"):
+            with drawing_from(seed, path):
+                module.reset_parameters()
+        elif own := [name for name, _ in module.named_parameters(recurse=False)]:
+            raise ConfigError(
+                f"{path}: {type(module).__name__} owns {', '.join(own)} and has no reset_parameters() to draw it."
+            )
+        if isinstance(module, DRAWN) and getattr(module, "bias", None) is not None:
+            module.bias.zero_()
+
+
+def draw(parameter: Tensor, name: str, seed: int, fill: object) -> None:
+    """Fill one parameter from its own stream of random numbers."""
+    with drawing_from(seed, name):
+        drawn = torch.empty(parameter.shape, dtype=torch.float32, device="cpu")
+        fill(drawn)  # type: ignore[operator]
+    parameter.copy_(drawn)
+
+
+@contextmanager
+def drawing_from(seed: int, name: str) -> Iterator[None]:
+    """Inside, torch's CPU random numbers are a function of (seed, name); outside, nothing has changed."""
+    digest = hashlib.sha256(f"{seed}/{name}".encode()).digest()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int.from_bytes(digest[:8], "little") >> 1)
+        yield

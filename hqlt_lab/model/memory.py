@@ -1,0 +1,135 @@
+"""One layer of a hybrid: softmax over a window and fast weights, fed by the same queries, keys and values.
+
+    kv = softmax(q k / sqrt(K)) v            over what the schedule shows, q and k with positions
+    fw = S phi(q) / sqrt(K)                  S written by the update rule with phi(k), v
+    y  = W_o norm(mix(fw, kv))               RMSNorm per head, optionally gated by SiLU(W_g x)
+
+A memory that the mixer does not read is neither built nor computed, so the baselines are compositions too: fw_only
+with delta is DeltaNet, kv_only without a window is softmax attention.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from hqlt_lab.errors import ConfigError
+from hqlt_lab.model.config import ModelConfig
+from hqlt_lab.model.convolution import ShortConvolution
+from hqlt_lab.model.recall import recall
+from hqlt_lab.model.state import MemoryState, Tokens
+from hqlt_lab.ops.attention import attend
+from hqlt_lab.ops.schedule import Schedule
+from hqlt_lab.registry import build
+
+
+class ToResidual(nn.Linear):
+    """A linear map whose output is added to the residual stream; it may start smaller than others."""
+
+
+class HybridMemory(nn.Module):
+    """forward(x [B, T, width], state) -> y [B, T, width], state: one call or many give the same."""
+
+    def __init__(self, config: ModelConfig, layer: int = 0) -> None:
+        super().__init__()
+        width, heads = config.width, config.heads
+
+        def part(kind: str, spec: Any = None) -> Any:
+            return build(kind, config.part(kind, layer) if spec is None else spec, width=width, heads=heads)
+
+        self.heads = heads
+        self.schedule: Schedule = part("timing")
+        self.mixer = part("mixer")
+        self.update_rule = part("update_rule") if "fw" in self.mixer.reads else None
+        self.positions = part("positions") if "kv" in self.mixer.reads else None
+        self.feature_map = None
+        if self.update_rule is not None:
+            self.feature_map = part("feature_map", config.part("feature_map", layer) or self.update_rule.feature_map)
+            check_pair(self.update_rule, self.feature_map)
+        self.writes = 1 if self.update_rule is None else self.update_rule.writes
+
+        self.to_q = nn.Linear(width, width, bias=config.bias)
+        self.to_k = nn.Linear(width, width * self.writes, bias=config.bias)
+        self.to_v = nn.Linear(width, width * self.writes, bias=config.bias)
+        self.convolutions = None
+        if config.short_conv:
+            sizes = (width, width * self.writes, width * self.writes)
+            self.convolutions = nn.ModuleList(ShortConvolution(size, config.short_conv) for size in sizes)
+        self.value_activation = F.silu if config.value_activation == "silu" else nn.Identity()
+        self.norm = nn.RMSNorm(width // heads, eps=config.norm_eps) if config.head_norm else nn.Identity()
+        self.to_gate = nn.Linear(width, width, bias=config.bias) if config.output_gate else None
+        self.to_out = ToResidual(width, width, bias=config.bias)
+
+    def forward(self, x: Tensor, state: MemoryState | None = None) -> tuple[Tensor, MemoryState]:
+        q, k, v, conv = self.project(x, None if state is None else state.conv)
+        gates = None if self.update_rule is None else self.update_rule.gates(x)
+        count = None if state is None else state.count
+        seen = Tokens(k, v, gates if self.update_rule is not None and self.schedule.keeps_gates else None)
+        if state is not None and state.ring is not None:
+            seen = state.ring.then(seen)
+        kv = self.attend(q, seen, count) if self.positions is not None else None
+        fw, fast_weights = None, None
+        if self.update_rule is not None:
+            before = None if state is None else state.fw
+            rule, feature_map = self.update_rule, self.feature_map
+            fw, fast_weights = recall(rule, feature_map, self.schedule, q, seen, gates, count, before)
+        mixed = self.norm(self.mixer(x, fw, kv)).transpose(1, 2).flatten(2)  # [B, T, width]
+        if self.to_gate is not None:
+            mixed = mixed * F.silu(self.to_gate(x))
+        return self.to_out(mixed), self.remember(x, seen, count, fast_weights, conv)
+
+    def project(self, x: Tensor, past: tuple[Tensor, ...] | None) -> tuple[Tensor, Tensor, Tensor, Any]:
+        """q [B, H, T, K]; k, v [B, H, T * writes, K|V]; the convolutions' inputs to hand on."""
+        q, k, v = self.to_q(x), self.to_k(x), self.to_v(x)
+        conv = None
+        if self.convolutions is not None:
+            pairs = zip(self.convolutions, (q, k, v), past or (None, None, None), strict=True)
+            (q, k, v), conv = zip(*(convolve(u, before) for convolve, u, before in pairs), strict=True)
+        return self.split(q, 1), self.split(k, self.writes), self.split(self.value_activation(v), self.writes), conv
+
+    def split(self, u: Tensor, writes: int) -> Tensor:
+        """[B, T, H * writes * K] -> [B, H, T * writes, K]."""
+        return u.unflatten(-1, (self.heads, writes, -1)).transpose(1, 2).flatten(2, 3)
+
+    def attend(self, q: Tensor, seen: Tokens, count: Tensor | None) -> Tensor:
+        """The KV memory's answer [B, H, T, V]; of several pairs per token softmax sees the first."""
+        k, v = seen.k[:, :, :: self.writes], seen.v[:, :, :: self.writes]
+        end = k.shape[2] - q.shape[2] if count is None else count[:, None]
+        t = end + torch.arange(q.shape[2], device=q.device)  # places of the queries, [T] or [B, T]
+        s = end + torch.arange(q.shape[2] - k.shape[2], q.shape[2], device=q.device)
+        q, k = (self.positions.turn(u, place.reshape(-1, u.shape[2])) for u, place in ((q, t), (k, s)))
+        return attend(q, k, v, self.schedule, count)
+
+    def remember(
+        self, x: Tensor, seen: Tokens, count: Tensor | None, fast_weights: Tensor | None, conv: Any
+    ) -> MemoryState:
+        """What the next call needs."""
+        if count is None:
+            count = torch.zeros(len(x), dtype=torch.long, device=x.device)
+        room = self.room
+        ring = seen if room is None else seen.last(room * self.writes) if room else None
+        return MemoryState(count + x.shape[1], ring, fast_weights, conv)
+
+    @property
+    def room(self) -> int | None:
+        """Tokens the ring holds; None where softmax has no window and the ring grows with the text."""
+        waiting = 0 if self.update_rule is None else self.schedule.waits
+        if self.positions is None:
+            return waiting
+        return None if self.schedule.span is None else max(self.schedule.span, waiting)
+
+
+def check_pair(rule: Any, feature_map: Any) -> None:
+    """A rule that relies on a promise needs a feature map that makes it."""
+    names = f"update_rule {type(rule).__name__} with feature_map {type(feature_map).__name__}"
+    if rule.needs_unit_keys and not feature_map.unit:
+        raise ConfigError(
+            f"feature_map: {names}: keys longer than 1 make what is erased grow with every step: the memory diverges. "
+            "Use a feature map with unit keys, such as silu_l2."
+        )
+    if rule.needs_positive_features and not feature_map.positive:
+        raise ConfigError(
+            f"feature_map: {names}: the normaliser may vanish where features are negative. "
+            "Use a feature map without negative values, such as elu_plus_one, or normaliser: none."
+        )

@@ -1,0 +1,71 @@
+"""Tokens to logits through a stack of blocks; or, without a vocabulary, vectors to vectors.
+
+logits, state = model(tokens)            the whole text
+logits, state = model(more, state)       and on from there, in pieces of any length
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hqlt_lab.components.positions._base import Positions
+from hqlt_lab.errors import ConfigError
+from hqlt_lab.model.block import Block, norm
+from hqlt_lab.model.config import ModelConfig, model_config
+from hqlt_lab.model.initialise import initialise
+from hqlt_lab.model.state import MemoryState
+
+State = tuple[MemoryState, ...]
+
+
+class SequenceModel(nn.Module):
+    """One composition, with weights that `initialise` has yet to draw."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.layers))
+        self.norm = norm(config)
+        self.positions = input_positions(self.blocks)
+        self.embed, self.head = None, None
+        if config.vocabulary is not None:
+            self.embed = nn.Embedding(config.vocabulary, config.width)
+            self.head = nn.Linear(config.width, config.vocabulary, bias=False)
+            if config.tie_embeddings:
+                self.head.weight = self.embed.weight
+
+    def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        """Tokens [B, T] -> logits [B, T, vocabulary]; or vectors [B, T, width] -> the same."""
+        x, state = self.encode(x if self.embed is None else self.embed(x), state)
+        return (x if self.head is None else self.head(x)), state
+
+    def encode(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        """Embedded tokens to the vectors that the head reads."""
+        if self.positions is not None:
+            seen = torch.zeros(1, dtype=torch.long, device=x.device) if state is None else state[0].count
+            x = self.positions.embed(x, seen[:, None] + torch.arange(x.shape[1], device=x.device))
+        states = []
+        for block, before in zip(self.blocks, state or [None] * len(self.blocks), strict=True):
+            x, after = block(x, before)
+            states.append(after)
+        return self.norm(x), tuple(states)
+
+
+def input_positions(blocks: nn.ModuleList) -> Positions | None:
+    """The positions that are added to the input, which all layers then share; None where softmax alone has any."""
+    parts = [block.memory.positions for block in blocks if block.memory.positions is not None]
+    adding = [part for part in parts if type(part).embed is not Positions.embed]
+    if adding and len(adding) < len(parts):
+        name = type(adding[0]).__name__
+        raise ConfigError(
+            f"positions: {name} is added to the input, so every layer has it. Use it in all layers or in none."
+        )
+    return adding[0] if adding else None
+
+
+def build_model(seed: int = 0, **settings: Any) -> SequenceModel:
+    """A model from the settings of `ModelConfig`, its weights drawn from (seed, name)."""
+    model = SequenceModel(model_config(settings))
+    initialise(model, seed)
+    return model

@@ -1,0 +1,147 @@
+"""The fast way to a linear memory: parallel inside a chunk, recurrent between chunks.
+
+Within a chunk that starts from S_0, with g_i the sum of the log-keeps up to step i, every state is a sum of outer
+products
+
+    S_i = e^{g_i} S_0 + sum_{j<=i} e^{g_i - g_j} k_j u_j^T                (transposed, as stored)
+    u_i = omega_i v_i - epsilon_i (e^{g_i} k_i^T S_0 + sum_{j<i} e^{g_i - g_j} (k_i . k_j) u_j)
+
+so the new values u solve one triangular system, linear in S_0:
+
+    (I + L) u = omega v - (epsilon e^g k) S_0        L_ij = epsilon_i e^{g_i - g_j} k_i . k_j   for j < i
+    u = U - W S_0
+
+U, W and the reads are batched over all chunks; only S_{n+1} = e^{g} S_n + (e^{g - g_j} k_j)^T (U_n - W_n S_n) is a
+loop.
+
+The system is solved by substitution: its inverse by doubling powers of L overflows for repeated keys with epsilon =
+2, which is parity itself.  Log-keeps add up in float64 and differences are masked before exp, so that no keep is too
+small.
+
+Yang et al. 2024, arXiv:2406.06484 (delta rule); arXiv:2412.06464 (with keeps).
+"""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from hqlt_lab.ops.steps import Gates, each, precise
+
+CHUNK = 64  # writes that are solved together
+
+
+class Grid(NamedTuple):
+    """Where the chunks lie: `stretches` stretches of tokens, each cut into `pieces` chunks of `size` tokens.
+
+    Without `hold` there is one stretch, the whole input; with it, a stretch is what reads one state.  The last tokens
+    of a stretch may be holes: zero keys and zero log-keeps, which change nothing.
+    """
+
+    stretches: int
+    stretch: int
+    pieces: int
+    size: int
+
+    @classmethod
+    def over(cls, tokens: int, hold: int | None, writes: int, chunk: int) -> "Grid":
+        stretch = tokens if hold is None else min(hold, tokens)
+        pieces = -(-stretch * writes // chunk)
+        return cls(-(-tokens // stretch), stretch, pieces, -(-stretch // pieces))
+
+    def lay(self, x: Tensor, per_token: int) -> Tensor:
+        """[B, H, T * per_token, ...] -> [B, H, chunks, size * per_token, ...], zeros in the holes."""
+        x = _fill(x, self.stretches * self.stretch * per_token)
+        x = _fill(x.unflatten(2, (self.stretches, -1)).flatten(1, 2), self.pieces * self.size * per_token)
+        return x.unflatten(1, (-1, self.stretches)).unflatten(3, (self.pieces, -1)).flatten(2, 3)
+
+    def lift(self, x: Tensor, tokens: int) -> Tensor:
+        """The way back for reads: [B, H, chunks, size, V] -> [B, H, T, V]."""
+        x = x.flatten(2, 3).unflatten(2, (self.stretches, -1))
+        return x[:, :, :, : self.stretch].flatten(2, 3)[:, :, :tokens]
+
+
+def chunked(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    gates: Gates,
+    state: Tensor | None = None,
+    *,
+    hold: int | None = None,
+    real: Tensor | None = None,
+    chunk: int = CHUNK,
+) -> tuple[Tensor, Tensor]:
+    """What `recurrent` does with `linear_step`, values and gradients; the arguments are the same."""
+    with torch.autocast(q.device.type, enabled=False):
+        tokens, writes, dtype = q.shape[2], k.shape[2] // q.shape[2], q.dtype
+        grid = Grid.over(tokens, hold, writes, chunk)
+        k, gates = neutral_where_unreal(precise(k), each(precise, gates), real, writes)
+        q, k, v = grid.lay(precise(q), 1), grid.lay(k, writes), grid.lay(precise(v), writes)
+        gates = each(lambda gate: grid.lay(gate, writes), gates)
+        decay, keep_in, keep_out = _decays(gates.log_keep, k)
+        new, weight = _solve(k, v, gates, decay, keep_in)
+        states, new, state = _carry(k if keep_out is None else k * keep_out, new, weight, keep_in, state)
+        if hold is not None:  # every token of a stretch reads the state before it
+            held = states[:, :, :: grid.pieces]  # [B, H, stretches, K, V]
+            read = q @ held.repeat_interleave(grid.pieces, 2)
+        else:
+            row = slice(writes - 1, None, writes)  # a token reads after the last of its writes
+            read = (q if keep_in is None else q * keep_in[..., row, :]) @ states
+            read = read + (q @ k.mT * decay[..., row, :]) @ new
+        return grid.lift(read, tokens).to(dtype), state
+
+
+def neutral_where_unreal(k: Tensor, gates: Gates, real: Tensor | None, writes: int) -> tuple[Tensor, Gates]:
+    """A zero key with nothing fading is a step that never was."""
+    if real is None:
+        return k, gates
+    real = real.repeat_interleave(writes, 1)[:, None]  # [B, 1, T * writes]
+    log_keep = None if gates.log_keep is None else gates.log_keep.masked_fill(~real, 0.0)
+    return k * real[..., None], gates._replace(log_keep=log_keep)
+
+
+def _decays(log_keep: Tensor | None, k: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """What step i sees of a write at j [.., L, L] and of the state before the chunk; what the chunk's end sees of i."""
+    causal = torch.ones(k.shape[-2], k.shape[-2], dtype=torch.bool, device=k.device).tril()
+    if log_keep is None:
+        return causal.to(k.dtype), None, None
+    fade = log_keep.double().cumsum(-1)  # [B, H, N, L]
+    decay = (fade[..., :, None] - fade[..., None, :]).masked_fill(~causal, -torch.inf).exp()
+    left = (fade[..., -1:] - fade).exp()
+    return decay.to(k.dtype), fade.exp()[..., None].to(k.dtype), left[..., None].to(k.dtype)
+
+
+def _solve(k: Tensor, v: Tensor, gates: Gates, decay: Tensor, keep_in: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """U [.., L, V] and W [.., L, K]: what a chunk writes is U - W S_0.  W is None where nothing is erased."""
+    new = v if gates.write is None else v * gates.write[..., None]
+    if gates.erase is None:
+        return new, None
+    erasing = k * gates.erase[..., None]
+    system = erasing @ k.mT * decay  # its diagonal and what is above are not read
+    known = torch.cat([new, erasing if keep_in is None else erasing * keep_in], -1)
+    solved = torch.linalg.solve_triangular(system, known, upper=False, unitriangular=True)
+    new, weight = solved.split([v.shape[-1], k.shape[-1]], -1)
+    return new, weight
+
+
+def _carry(
+    k: Tensor, new: Tensor, weight: Tensor | None, keep_in: Tensor | None, state: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """From chunk to chunk: the states before each [B, H, N, K, V], what each wrote, and the state after the last."""
+    if state is None:
+        state = k.new_zeros(*k.shape[:2], k.shape[-1], new.shape[-1])
+    states, written = [], []
+    for n in range(k.shape[2]):
+        states.append(state)
+        written.append(new[:, :, n] if weight is None else new[:, :, n] - weight[:, :, n] @ state)
+        kept = state if keep_in is None else state * keep_in[:, :, n, -1:]
+        state = kept + k[:, :, n].mT @ written[-1]
+    return torch.stack(states, 2), torch.stack(written, 2), state
+
+
+def _fill(x: Tensor, length: int) -> Tensor:
+    """Zeros at the end of dimension 2 up to that length."""
+    missing = length - x.shape[2]
+    return x if missing == 0 else F.pad(x, [0, 0] * (x.dim() - 3) + [0, missing])

@@ -1,0 +1,53 @@
+"""The truth about a fast-weight memory: one step at a time, as the equations are written.
+
+Slow, obvious, and the measure of everything fast.  A rule that is not linear in its state runs here too: all it gives
+is `step`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hqlt_lab.ops.steps import each, linear_step, precise
+
+Step = Callable[[Tensor, Tensor, Tensor, Any], Tensor]
+Read = Callable[[Tensor, Tensor], Tensor]
+
+
+def recall(state: Tensor, q: Tensor) -> Tensor:
+    """What the memory answers to q.  state [B, H, K, V], q [B, H, K] -> [B, H, V]."""
+    return (q[..., None, :] @ state).squeeze(-2)
+
+
+def recurrent(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    gates: Any,
+    state: Tensor | None = None,
+    *,
+    hold: int | None = None,
+    real: Tensor | None = None,
+    step: Step = linear_step,
+    read: Read = recall,
+) -> tuple[Tensor, Tensor]:
+    """Write, then read, token by token.
+
+    `hold`: tokens of one stretch read the state as it was before the stretch.
+    `real` [B, T]: at a token that is not, nothing happens to the memory.
+    """
+    dtype, writes = q.dtype, k.shape[2] // q.shape[2]
+    q, k, v, gates = precise(q), precise(k), precise(v), each(precise, gates)
+    if state is None:
+        state = k.new_zeros(*k.shape[:2], k.shape[-1], v.shape[-1])
+    held, reads = state, []
+    for t in range(q.shape[2]):
+        if hold is not None and t % hold == 0:
+            held = state
+        for i in range(t * writes, (t + 1) * writes):
+            new = step(state, k[:, :, i], v[:, :, i], each(lambda gate, i=i: gate[:, :, i], gates))
+            state = new if real is None else torch.where(real[:, t, None, None, None], new, state)
+        reads.append(read(state if hold is None else held, q[:, :, t]))
+    return torch.stack(reads, 2).to(dtype), state

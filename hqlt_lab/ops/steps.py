@@ -1,0 +1,46 @@
+"""A linear update is three numbers per step: keep alpha, erase epsilon, write omega.
+
+S_t = alpha_t S_{t-1} (I - epsilon_t k_t k_t^T) + omega_t v_t k_t^T            read: S_t q_t
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor
+
+AnyGates = TypeVar("AnyGates", bound=tuple[Any, ...])
+
+
+class Gates(NamedTuple):
+    """How strongly one step keeps, erases and writes.  Each is [B, H, T * writes], or None for its constant."""
+
+    log_keep: Tensor | None = None  # log alpha, <= 0   (None: alpha = 1, nothing fades)
+    erase: Tensor | None = None  #     epsilon          (None: 0, nothing is erased)
+    write: Tensor | None = None  #     omega            (None: 1, write at full strength)
+
+
+def each(change: Callable[[Tensor], Tensor], gates: AnyGates) -> AnyGates:
+    """The same change to every gate there is.  A nonlinear rule may bring a named tuple of its own."""
+    return type(gates)(*(None if gate is None else change(gate) for gate in gates))
+
+
+def joined(first: AnyGates, second: AnyGates) -> AnyGates:
+    """One after the other in time."""
+    pairs = zip(first, second, strict=True)
+    return type(first)(*(None if a is None else torch.cat([a, b], 2) for a, b in pairs))
+
+
+def linear_step(state: Tensor, k: Tensor, v: Tensor, gates: Gates) -> Tensor:
+    """One write into a linear memory.  state [B, H, K, V], k [B, H, K], v [B, H, V], gates [B, H]."""
+    log_keep, erase, write = (None if gate is None else gate[..., None, None] for gate in gates)
+    k, v = k[..., :, None], v[..., None, :]  # [B, H, K, 1], [B, H, 1, V]
+    if log_keep is not None:
+        state = state * log_keep.exp()
+    new = k * v if write is None else write * k * v
+    return state + new if erase is None else state + new - erase * k * (k.mT @ state)
+
+
+def precise(tensor: Tensor) -> Tensor:
+    """At least float32: a memory that adds up thousands of steps in bfloat16 forgets them."""
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))

@@ -1,0 +1,40 @@
+"""Names to makers: the lab finds every interchangeable part by its kind and name.
+
+    @register("mixer", "sum")
+    class Sum(nn.Module): ...
+
+    available("mixer")                    -> ["fw_only", "kv_only", "scalar", ...]
+    describe("mixer", "vector")           -> its words, options, file and line
+    build("mixer", "vector", width=64)    -> the part itself
+
+A maker is a class or a function.  Its signature is its contract: what the lab offers by name (`width`, `heads`) is
+handed over where it is asked for, everything else is an option of the part, with its type and default.
+This room knows no torch; a shelf of parts is imported when the first part of its kind is looked up.
+"""
+
+assert __name__ == "hqlt_lab.registry", "import hqlt_lab.registry: the bare folder name makes a second, empty registry"
+
+from hqlt_lab.registry.build import build, split
+from hqlt_lab.registry.entries import Entry, available, describe, find, register, temporarily
+from hqlt_lab.registry.kinds import KINDS, Kind
+from hqlt_lab.registry.options import Option, fits, options, spelled
+from hqlt_lab.registry.outside import include, included
+
+__all__ = [
+    "KINDS",
+    "Entry",
+    "Kind",
+    "Option",
+    "available",
+    "build",
+    "describe",
+    "find",
+    "fits",
+    "include",
+    "included",
+    "options",
+    "register",
+    "spelled",
+    "split",
+    "temporarily",
+]

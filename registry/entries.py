@@ -1,0 +1,101 @@
+"""The book of registered parts: write in it, look in it, restore it."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, TypeVar
+
+from hqlt_lab.errors import RegistryError, did_you_mean, listed
+from hqlt_lab.registry.kinds import kind_named
+from hqlt_lab.registry.shelves import stock
+
+Maker = TypeVar("Maker", bound=Callable[..., Any])
+
+_book: dict[tuple[str, str], Callable[..., Any]] = {}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is known of a part without making it."""
+
+    kind: str
+    name: str
+    maker: Callable[..., Any]
+    doc: str
+    file: str
+    line: int
+
+    @property
+    def idea(self) -> str:
+        """The first sentence of its words."""
+        first = self.doc.split("\n\n")[0].replace("\n", " ").strip()
+        return first[:1].upper() + first[1:]
+
+
+def register(kind: str, name: str) -> Callable[[Maker], Maker]:
+    """Make a class or function known as `name`.  A reloaded cell or module may register its own again."""
+    kind_named(kind)
+    if not name.isidentifier() or name != name.lower():
+        raise RegistryError(f"{kind} {name!r}: a name is lower_case letters, digits and underscores.")
+
+    def note(maker: Maker) -> Maker:
+        known = _book.get((kind, name))
+        if known is not None and _origin(known) != _origin(maker):
+            raise RegistryError(
+                f"{kind} {name!r} is already registered by {_origin(known)}; {_origin(maker)} needs another name."
+            )
+        _book[kind, name] = maker
+        return maker
+
+    return note
+
+
+def available(kind: str, pattern: str = "*") -> list[str]:
+    """The names of that kind, in alphabetical order; `pattern` may hold wildcards (`*delta*`)."""
+    kind_named(kind)
+    stock(kind)
+    return sorted(name for known, name in _book if known == kind and fnmatchcase(name, canonical(pattern)))
+
+
+def find(kind: str, name: str, at: str | None = None) -> Callable[..., Any]:
+    """The maker of that name.  `at` is where the name was written (`model.mixer`), for the error."""
+    names = available(kind)
+    if not isinstance(name, str) or canonical(name) not in names:
+        raise RegistryError(
+            f"{at or kind}: no {kind} is called {name!r}.{did_you_mean(str(name), names)} Available: {listed(names)}."
+        )
+    return _book[kind, canonical(name)]
+
+
+def describe(kind: str, name: str) -> Entry:
+    """A part's words, file and line: what `hqlt show` prints."""
+    maker = find(kind, name)
+    module = inspect.getmodule(maker)
+    doc = inspect.getdoc(maker) if "__doc__" in vars(maker) and maker.__doc__ else module and inspect.getdoc(module)
+    try:
+        file, line = inspect.getsourcefile(maker) or "?", inspect.getsourcelines(maker)[1]
+    except (OSError, TypeError):  # defined at a prompt
+        file, line = "?", 0
+    return Entry(kind, canonical(name), maker, doc or "", file, line)
+
+
+@contextmanager
+def temporarily() -> Iterator[None]:
+    """Forget on leaving whatever was registered inside: for tests."""
+    before = dict(_book)
+    try:
+        yield
+    finally:
+        _book.clear()
+        _book.update(before)
+
+
+def canonical(name: str) -> str:
+    """Hyphens are accepted for underscores."""
+    return name.replace("-", "_")
+
+
+def _origin(maker: Callable[..., Any]) -> str:
+    return f"{maker.__module__}.{maker.__qualname__}"

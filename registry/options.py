@@ -1,0 +1,79 @@
+"""A part's options are the parameters of its maker: name, type, default; and the check of a value against them."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from hqlt_lab.registry.entries import find
+from hqlt_lab.registry.kinds import KINDS
+
+REQUIRED = inspect.Parameter.empty
+
+
+@dataclass(frozen=True)
+class Option:
+    """One setting of a part."""
+
+    name: str
+    type: Any
+    default: Any = REQUIRED
+
+    @property
+    def required(self) -> bool:
+        return self.default is REQUIRED
+
+    def __str__(self) -> str:
+        return f"{self.name}: {spelled(self.type)}" + ("" if self.required else f" = {self.default}")
+
+
+def options(kind: str, name: str, at: str | None = None) -> dict[str, Option]:
+    """What can be set on that part, in the order of its signature."""
+    asked = parameters(find(kind, name, at))
+    return {key: option for key, option in asked.items() if key not in KINDS[kind].given}
+
+
+def parameters(maker: Callable[..., Any]) -> dict[str, Option]:
+    """Everything the maker asks for, options and what the lab hands over alike."""
+    hints = get_type_hints(maker.__init__ if inspect.isclass(maker) else maker)
+    return {
+        name: Option(name, hints.get(name, Any), parameter.default)
+        for name, parameter in inspect.signature(maker).parameters.items()
+        if parameter.kind
+        not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)  # nn.Module's own, where none is given
+    }
+
+
+def fits(value: Any, wanted: Any) -> bool:
+    """Whether a value from YAML is of the type that a signature asks for.  An int is a float; a bool is not an int."""
+    origin, inner = get_origin(wanted), get_args(wanted)
+    if wanted is Any:
+        return True
+    if origin in (Union, UnionType):
+        return any(fits(value, one) for one in inner)
+    if origin is Literal:
+        return any(value == one and type(value) is type(one) for one in inner)
+    if origin in (list, tuple):
+        return isinstance(value, list | tuple) and all(fits(item, inner[0]) for item in value)
+    if origin in (dict, Mapping):
+        return isinstance(value, Mapping)
+    if wanted is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if wanted is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, NoneType if wanted is None else wanted)
+
+
+def spelled(wanted: Any) -> str:
+    """A type in the words of a YAML file."""
+    origin, inner = get_origin(wanted), get_args(wanted)
+    if origin in (Union, UnionType):
+        return " | ".join(spelled(one) for one in inner)
+    if origin is Literal:
+        return " | ".join(str(one) for one in inner)
+    if wanted in (None, NoneType):
+        return "null"
+    if origin in (list, tuple):
+        return f"list of {spelled(inner[0])}"
+    return getattr(wanted, "__name__", str(wanted))

@@ -1,0 +1,69 @@
+"""Parts from outside the lab's own shelves.
+
+Three ways in, all chosen by whoever starts the program and none from inside a YAML file:
+
+    an entry point           [project.entry-points."hqlt_lab.components"]   in an installed package
+    the working folder       [tool.hqlt_lab] with = ["my_rule.py"]          in its pyproject.toml
+    the command line         hqlt --with my_rule.py ...                     or include("my_rule.py") in Python
+"""
+
+import importlib.metadata
+import importlib.util
+import sys
+import tomllib
+from pathlib import Path
+
+from hqlt_lab.errors import RegistryError
+
+_included: dict[Path, str] = {}
+_declared_in: set[Path] = set()
+
+
+def include(file: str | Path) -> None:
+    """Run a Python file so that the parts in it are registered; a file that was run before is left alone."""
+    path = Path(file).resolve()
+    if path in _included:
+        return
+    if not path.is_file():
+        raise RegistryError(f"--with {file}: there is no such file.")
+    name = f"hqlt_outside_{len(_included)}_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise RegistryError(f"--with {file}: a Python file (.py) is needed.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    _included[path] = name
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del _included[path], sys.modules[name]
+        raise
+
+
+def included() -> list[Path]:
+    """The files that were included so far."""
+    return list(_included)
+
+
+def load_declared() -> None:
+    """Entry points of installed packages, then what the working folder's pyproject.toml lists; each once."""
+    folder = Path.cwd()
+    if not _declared_in:
+        for point in importlib.metadata.entry_points(group="hqlt_lab.components"):
+            point.load()
+    if folder not in _declared_in:
+        _declared_in.add(folder)
+        for file in _listed_in(folder / "pyproject.toml"):
+            include(folder / file)
+
+
+def _listed_in(project: Path) -> list[str]:
+    if not project.is_file():
+        return []
+    try:
+        files = tomllib.loads(project.read_text()).get("tool", {}).get("hqlt_lab", {}).get("with", [])
+    except tomllib.TOMLDecodeError as error:
+        raise RegistryError(f"{project}: cannot be read ({error}).") from error
+    if not isinstance(files, list) or not all(isinstance(file, str) for file in files):
+        raise RegistryError(f'{project}: [tool.hqlt_lab] with = ["my_rule.py"] takes a list of files, got {files!r}.')
+    return files

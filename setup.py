@@ -1,0 +1,20 @@
+"""Three folders of the top level install as one package; everything else is in pyproject.toml.
+
+A new sub-package is found by being there.
+"""
+
+from setuptools import find_packages, setup
+
+MAPPED = {"hqlt_lab.components": "components", "hqlt_lab.registry": "registry"}
+
+setup(
+    package_dir={"hqlt_lab": "hqlt_lab", **MAPPED},
+    packages=[
+        *find_packages(include=["hqlt_lab", "hqlt_lab.*"]),
+        *(
+            f"hqlt_lab.{name}"
+            for name in find_packages(include=["components", "components.*", "registry", "registry.*"])
+        ),
+    ],
+    package_data={"hqlt_lab": ["py.typed"], "hqlt_lab.cli": ["templates/*.txt"]},
+)
