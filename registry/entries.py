@@ -73,7 +73,8 @@ def describe(kind: str, name: str) -> Entry:
     """A part's words, file and line: what `hqlt show` prints."""
     maker = find(kind, name)
     module = inspect.getmodule(maker)
-    doc = inspect.getdoc(maker) if "__doc__" in vars(maker) and maker.__doc__ else module and inspect.getdoc(module)
+    own = vars(maker).get("__doc__") if inspect.isclass(maker) else maker.__doc__  # a class inherits its base's words
+    doc = inspect.cleandoc(own) if own else module and inspect.getdoc(module)
     try:
         file, line = inspect.getsourcefile(maker) or "?", inspect.getsourcelines(maker)[1]
     except (OSError, TypeError):  # defined at a prompt

@@ -18,7 +18,7 @@ def mixes_what_it_reads(subject: Subject) -> None:
     if mixed.shape != (2, 2, 5, 4):
         raise Broken(f"two answers [2, 2, 5, 4] become one {list(mixed.shape)}.")
     for name in mixer.reads:
-        if torch.equal(mixer(x, **(given | {name: given[name] + 1})), mixed):
+        if torch.equal(mixer(x, **(given | {name: answers[name] + 1})), mixed):
             raise Broken(f"it reads {name} and does not use it.")
 
 

@@ -27,8 +27,7 @@ def an_empty_memory_reads_zero(subject: Subject) -> None:
     """Before any pair was written, the answer is 0 to the last bit."""
     timing = {"name": "delayed_stream", "window": WINDOW}
     model = subject.model(timing=timing, mixer="fw_only")
-    memory = model.blocks[0].memory
-    answer, _ = memory(noise(2, 2 * WINDOW, 8))
+    answer, _ = model.memories[0](noise(2, 2 * WINDOW, 8))
     if answer[:, :WINDOW].abs().max() > 0:
         raise Broken(f"delayed by {WINDOW} tokens, the first {WINDOW} answers are not 0.")
     if not answer[:, WINDOW:].abs().max() > 0:

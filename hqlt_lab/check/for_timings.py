@@ -41,7 +41,7 @@ def memories_see_what_it_says(subject: Subject) -> None:
     schedule = build("timing", subject.spec)
     for mixer, says in (("fw_only", schedule.fast_weights_see), ("kv_only", schedule.softmax_sees)):
         rule = {"name": "linear_attention", "normaliser": "none"}  # no gates: a token acts through its pair alone
-        seen = who_sees_whom(subject.model(mixer=mixer, update_rule=rule).blocks[0].memory)
+        seen = who_sees_whom(subject.model(mixer=mixer, update_rule=rule).memories[0])
         wrong = (seen != says(LENGTH)) & past() & ~torch.eye(LENGTH, dtype=torch.bool)
         if wrong.any():
             t, s = wrong.nonzero()[0].tolist()

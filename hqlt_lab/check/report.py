@@ -46,12 +46,15 @@ class Report:
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(
-            "promise", "", "", title=f"{self.kind} {self.name}", title_justify="left", box=None, pad_edge=False
-        )
+        table = Table(title=f"{self.kind} {self.name}", title_justify="left", box=None, show_header=False)
         for line in self.lines:
             table.add_row(line.promise, Text(line.outcome, style=COLOURS[line.outcome]), Text(line.detail))
         return table
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs."""
+        lines = [{"promise": line.promise, "outcome": line.outcome, "detail": line.detail} for line in self.lines]
+        return {"kind": self.kind, "name": self.name, "passed": self.passed, "lines": lines}
 
     def __str__(self) -> str:
         return "\n".join(f"{line.outcome:8} {line.promise}  {line.detail}".rstrip() for line in self.lines)

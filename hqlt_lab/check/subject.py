@@ -42,7 +42,7 @@ class Subject:
         settings |= others | {self.kind: self.spec}
         config = ModelConfig(**({"width": 8, "heads": 2, "layers": 1, "mlp_width": 16, "init_std": 0.5} | settings))
         model = SequenceModel(config)
-        initialise(model, seed)
+        initialise(model, config, seed)
         return model.double()
 
     def crossings(self) -> Iterable[dict[str, Any]]:

@@ -9,44 +9,51 @@ Draws are made on the CPU and then moved: the same seed is the same model on eve
 
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from hqlt_lab.errors import ConfigError
+from hqlt_lab.model.config import ModelConfig
 from hqlt_lab.model.memory import ToResidual
 
 DRAWN = (nn.Linear, nn.Conv1d, nn.Embedding)
 
 
 @torch.no_grad()
-def initialise(model: nn.Module, seed: int) -> None:
-    """Draw all parameters of a SequenceModel."""
-    config = model.config
+def initialise(model: nn.Module, config: ModelConfig, seed: int) -> None:
+    """Draw all parameters of a model with these settings."""
     for path, module in reversed(list(model.named_modules())):  # children before their parents
         if isinstance(module, ToResidual) and config.residual_init == "rescaled":
             bound = 1 / math.sqrt(module.in_features * 2 * config.layers)
-            draw(module.weight, f"{path}.weight", seed, lambda weight, b=bound: weight.uniform_(-b, b))
+            draw(module.weight, f"{path}.weight", seed, partial(nn.init.uniform_, a=-bound, b=bound))
         elif isinstance(module, DRAWN):
-            draw(module.weight, f"{path}.weight", seed, lambda weight: weight.normal_(std=config.init_std))
+            draw(module.weight, f"{path}.weight", seed, partial(nn.init.normal_, std=config.init_std))
         elif hasattr(module, "reset_parameters"):
-            with drawing_from(seed, path):
-                module.reset_parameters()
+            reset(module, path, seed)
         elif own := [name for name, _ in module.named_parameters(recurse=False)]:
             raise ConfigError(
                 f"{path}: {type(module).__name__} owns {', '.join(own)} and has no reset_parameters() to draw it."
             )
-        if isinstance(module, DRAWN) and getattr(module, "bias", None) is not None:
+        if isinstance(module, nn.Linear | nn.Conv1d) and module.bias is not None:
             module.bias.zero_()
 
 
-def draw(parameter: Tensor, name: str, seed: int, fill: object) -> None:
+def reset(module: Any, path: str, seed: int) -> None:
+    """A part's own initialisation, from its own stream of random numbers."""
+    with drawing_from(seed, path):
+        module.reset_parameters()
+
+
+def draw(parameter: Tensor, name: str, seed: int, fill: Callable[[Tensor], Any]) -> None:
     """Fill one parameter from its own stream of random numbers."""
     with drawing_from(seed, name):
         drawn = torch.empty(parameter.shape, dtype=torch.float32, device="cpu")
-        fill(drawn)  # type: ignore[operator]
+        fill(drawn)
     parameter.copy_(drawn)
 
 

@@ -15,13 +15,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hqlt_lab.errors import ConfigError
-from hqlt_lab.model.config import ModelConfig
+from hqlt_lab.model.config import PARTS, ModelConfig
 from hqlt_lab.model.convolution import ShortConvolution
 from hqlt_lab.model.recall import recall
 from hqlt_lab.model.state import MemoryState, Tokens
 from hqlt_lab.ops.attention import attend
 from hqlt_lab.ops.schedule import Schedule
-from hqlt_lab.registry import build
+from hqlt_lab.registry import build, split
 
 
 class ToResidual(nn.Linear):
@@ -34,19 +34,22 @@ class HybridMemory(nn.Module):
     def __init__(self, config: ModelConfig, layer: int = 0) -> None:
         super().__init__()
         width, heads = config.width, config.heads
+        specs = {kind: config.part(kind, layer) for kind in PARTS}
 
-        def part(kind: str, spec: Any = None) -> Any:
-            return build(kind, config.part(kind, layer) if spec is None else spec, width=width, heads=heads)
+        def part(kind: str) -> Any:
+            return build(kind, specs[kind], width=width, heads=heads)
 
         self.heads = heads
         self.schedule: Schedule = part("timing")
         self.mixer = part("mixer")
         self.update_rule = part("update_rule") if "fw" in self.mixer.reads else None
         self.positions = part("positions") if "kv" in self.mixer.reads else None
-        self.feature_map = None
+        self.feature_map: nn.Module | None = None
         if self.update_rule is not None:
-            self.feature_map = part("feature_map", config.part("feature_map", layer) or self.update_rule.feature_map)
-            check_pair(self.update_rule, self.feature_map)
+            specs["feature_map"] = specs["feature_map"] or self.update_rule.feature_map
+            self.feature_map = part("feature_map")
+            names = (split(kind, specs[kind])[0] for kind in ("update_rule", "feature_map"))
+            check_pair(self.update_rule, self.feature_map, *names)
         self.writes = 1 if self.update_rule is None else self.update_rule.writes
 
         self.to_q = nn.Linear(width, width, bias=config.bias)
@@ -70,7 +73,7 @@ class HybridMemory(nn.Module):
             seen = state.ring.then(seen)
         kv = self.attend(q, seen, count) if self.positions is not None else None
         fw, fast_weights = None, None
-        if self.update_rule is not None:
+        if self.update_rule is not None and self.feature_map is not None:
             before = None if state is None else state.fw
             rule, feature_map = self.update_rule, self.feature_map
             fw, fast_weights = recall(rule, feature_map, self.schedule, q, seen, gates, count, before)
@@ -94,6 +97,7 @@ class HybridMemory(nn.Module):
 
     def attend(self, q: Tensor, seen: Tokens, count: Tensor | None) -> Tensor:
         """The KV memory's answer [B, H, T, V]; of several pairs per token softmax sees the first."""
+        assert self.positions is not None
         k, v = seen.k[:, :, :: self.writes], seen.v[:, :, :: self.writes]
         end = k.shape[2] - q.shape[2] if count is None else count[:, None]
         t = end + torch.arange(q.shape[2], device=q.device)  # places of the queries, [T] or [B, T]
@@ -120,16 +124,15 @@ class HybridMemory(nn.Module):
         return None if self.schedule.span is None else max(self.schedule.span, waiting)
 
 
-def check_pair(rule: Any, feature_map: Any) -> None:
+def check_pair(rule: Any, feature_map: Any, rule_name: str, map_name: str) -> None:
     """A rule that relies on a promise needs a feature map that makes it."""
-    names = f"update_rule {type(rule).__name__} with feature_map {type(feature_map).__name__}"
     if rule.needs_unit_keys and not feature_map.unit:
         raise ConfigError(
-            f"feature_map: {names}: keys longer than 1 make what is erased grow with every step: the memory diverges. "
-            "Use a feature map with unit keys, such as silu_l2."
+            f"feature_map: update_rule {rule_name!r} diverges unless keys are unit vectors, and "
+            f"feature_map {map_name!r} does not make them so. Use silu_l2, or leave the choice to the rule."
         )
     if rule.needs_positive_features and not feature_map.positive:
         raise ConfigError(
-            f"feature_map: {names}: the normaliser may vanish where features are negative. "
-            "Use a feature map without negative values, such as elu_plus_one, or normaliser: none."
+            f"feature_map: the normaliser of update_rule {rule_name!r} may vanish where features are negative, "
+            f"as those of feature_map {map_name!r} may be. Use elu_plus_one, or normaliser: none."
         )

@@ -57,13 +57,13 @@ def recall(
         return rule.scan(*steps[:4], state, None, steps.real)
     end = place[:, -1:] + 1
     unfinished = place >= end // hold * hold  # a stretch waits for its last token; nobody reads it before
-    steps = steps._replace(real=~unfinished if steps.real is None else steps.real & ~unfinished)
+    real = ~unfinished if steps.real is None else steps.real & ~unfinished
     if not again:
-        return rule.scan(*steps[:4], state, hold, steps.real.expand(len(q), -1))
+        return rule.scan(*steps[:4], state, hold, real)
     waiting = place[:, again, None] % hold  # [B, 1] tokens of the stretch that were there before this call
     there = again - waiting + torch.arange(length + again, device=q.device)
     inside = there < length + again
-    steps = steps.moved(there.clamp(max=length + again - 1), inside)
+    steps = steps._replace(real=real).moved(there.clamp(max=length + again - 1), inside)
     read, state = rule.scan(*steps[:4], state, hold, steps.real)
     return moved(read, waiting + torch.arange(length, device=q.device)), state
 

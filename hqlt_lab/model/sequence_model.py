@@ -14,6 +14,7 @@ from hqlt_lab.errors import ConfigError
 from hqlt_lab.model.block import Block, norm
 from hqlt_lab.model.config import ModelConfig, model_config
 from hqlt_lab.model.initialise import initialise
+from hqlt_lab.model.memory import HybridMemory
 from hqlt_lab.model.state import MemoryState
 
 State = tuple[MemoryState, ...]
@@ -27,13 +28,18 @@ class SequenceModel(nn.Module):
         self.config = config
         self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.layers))
         self.norm = norm(config)
-        self.positions = input_positions(self.blocks)
+        self.positions = input_positions(self.memories)
         self.embed, self.head = None, None
         if config.vocabulary is not None:
             self.embed = nn.Embedding(config.vocabulary, config.width)
             self.head = nn.Linear(config.width, config.vocabulary, bias=False)
             if config.tie_embeddings:
                 self.head.weight = self.embed.weight
+
+    @property
+    def memories(self) -> list[HybridMemory]:
+        """The memory of each block."""
+        return [block.get_submodule("memory") for block in self.blocks]  # type: ignore[misc]
 
     def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """Tokens [B, T] -> logits [B, T, vocabulary]; or vectors [B, T, width] -> the same."""
@@ -52,9 +58,9 @@ class SequenceModel(nn.Module):
         return self.norm(x), tuple(states)
 
 
-def input_positions(blocks: nn.ModuleList) -> Positions | None:
+def input_positions(memories: list[HybridMemory]) -> Positions | None:
     """The positions that are added to the input, which all layers then share; None where softmax alone has any."""
-    parts = [block.memory.positions for block in blocks if block.memory.positions is not None]
+    parts: list[Positions] = [memory.positions for memory in memories if memory.positions is not None]
     adding = [part for part in parts if type(part).embed is not Positions.embed]
     if adding and len(adding) < len(parts):
         name = type(adding[0]).__name__
@@ -67,5 +73,5 @@ def input_positions(blocks: nn.ModuleList) -> Positions | None:
 def build_model(seed: int = 0, **settings: Any) -> SequenceModel:
     """A model from the settings of `ModelConfig`, its weights drawn from (seed, name)."""
     model = SequenceModel(model_config(settings))
-    initialise(model, seed)
+    initialise(model, model.config, seed)
     return model

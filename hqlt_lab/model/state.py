@@ -37,7 +37,7 @@ class Tokens(NamedTuple):
 class MemoryState(NamedTuple):
     """One layer's memory.  A field is None where the composition has no use for it."""
 
-    count: Tensor  # [B] tokens seen by each row
+    count: Tensor  # type: ignore[assignment]  # [B] tokens seen by each row; hides tuple.count
     ring: Tokens | None  # the tokens that softmax can still see or that wait for the fast weights
     fw: Tensor | None  # [B, H, K, V] the fast weights
     conv: tuple[Tensor, ...] | None  # the latest inputs of the convolutions on q, k, v

@@ -5,6 +5,7 @@ is `step`.
 """
 
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -47,7 +48,7 @@ def recurrent(
         if hold is not None and t % hold == 0:
             held = state
         for i in range(t * writes, (t + 1) * writes):
-            new = step(state, k[:, :, i], v[:, :, i], each(lambda gate, i=i: gate[:, :, i], gates))
+            new = step(state, k[:, :, i], v[:, :, i], each(itemgetter((slice(None), slice(None), i)), gates))
             state = new if real is None else torch.where(real[:, t, None, None, None], new, state)
         reads.append(read(state if hold is None else held, q[:, :, t]))
     return torch.stack(reads, 2).to(dtype), state

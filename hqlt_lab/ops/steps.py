@@ -4,12 +4,10 @@ S_t = alpha_t S_{t-1} (I - epsilon_t k_t k_t^T) + omega_t v_t k_t^T            r
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-
-AnyGates = TypeVar("AnyGates", bound=tuple[Any, ...])
 
 
 class Gates(NamedTuple):
@@ -20,12 +18,12 @@ class Gates(NamedTuple):
     write: Tensor | None = None  #     omega            (None: 1, write at full strength)
 
 
-def each(change: Callable[[Tensor], Tensor], gates: AnyGates) -> AnyGates:
+def each(change: Callable[[Tensor], Tensor], gates: Any) -> Any:
     """The same change to every gate there is.  A nonlinear rule may bring a named tuple of its own."""
     return type(gates)(*(None if gate is None else change(gate) for gate in gates))
 
 
-def joined(first: AnyGates, second: AnyGates) -> AnyGates:
+def joined(first: Any, second: Any) -> Any:
     """One after the other in time."""
     pairs = zip(first, second, strict=True)
     return type(first)(*(None if a is None else torch.cat([a, b], 2) for a, b in pairs))

@@ -1,0 +1,35 @@
+"""All verbs of `hqlt`, each in the file of its topic."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hqlt_lab.cli import components, machine
+
+app = typer.Typer(
+    help="Ablations of hybrid quadratic-linear transformers: compose, check, train, compare.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def before(
+    outside: Annotated[
+        list[Path] | None, typer.Option("--with", help="A Python file whose parts to register. Repeatable.")
+    ] = None,
+) -> None:
+    """Ablations of hybrid quadratic-linear transformers: compose, check, train, compare."""
+    from hqlt_lab.registry import include
+
+    for file in outside or []:
+        include(file)
+
+
+app.command("list")(components.list_parts)
+app.command("show")(components.show)
+app.command("new")(components.new)
+app.command("check")(components.check)
+app.command("doctor")(machine.doctor)

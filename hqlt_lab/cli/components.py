@@ -1,0 +1,102 @@
+"""The verbs about parts: list, show, new, check."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from hqlt_lab.cli.settings import chosen_options
+from hqlt_lab.errors import RegistryError
+from hqlt_lab.registry import KINDS, available, describe, options
+
+KindArgument = Annotated[str | None, typer.Argument(help=f"{', '.join(KINDS)}. Without it: all.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="For programs.")]
+console = Console()
+
+
+def list_parts(
+    kind: KindArgument = None,
+    pattern: Annotated[str, typer.Argument(help="Names to list, with wildcards: '*delta*'.")] = "*",
+    as_json: JsonOption = False,
+) -> None:
+    """What there is to compose a model from."""
+    found = {one: available(one, pattern) for one in ([kind] if kind else KINDS)}
+    if as_json:
+        print(json.dumps({one: [as_dict(one, name) for name in names] for one, names in found.items()}, indent=2))
+        return
+    table = Table("kind", "name", "idea", box=None, pad_edge=False)
+    for one, names in found.items():
+        for number, name in enumerate(names):
+            table.add_row("" if number else one, f"[bold]{name}[/bold]", describe(one, name).idea.split(": ", 1)[-1])
+    console.print(table)
+
+
+def show(
+    kind: Annotated[str, typer.Argument(help=", ".join(KINDS))],
+    name: Annotated[str, typer.Argument(help="A registered name.")],
+    as_json: JsonOption = False,
+) -> None:
+    """A part's words, its options and where it is defined."""
+    if as_json:
+        print(json.dumps(as_dict(kind, name), indent=2))
+        return
+    entry = describe(kind, name)
+    console.print(f"[bold]{entry.kind} {entry.name}[/bold]   {entry.file}:{entry.line}\n", soft_wrap=True)
+    console.print(entry.doc, markup=False, highlight=False, soft_wrap=True)
+    console.print("\n[bold]options[/bold]")
+    for option in options(kind, name).values():
+        console.print(f"  {option}", markup=False)
+    if not options(kind, name):
+        console.print("  none")
+
+
+def new(
+    kind: Annotated[str, typer.Argument(help=", ".join(KINDS))],
+    name: Annotated[str, typer.Argument(help="Its name: lower_case letters, digits and underscores.")],
+    into: Annotated[Path, typer.Option(help="The folder to write the file in.")] = Path("."),
+) -> None:
+    """A file with a new part, ready to fill: it conforms as it is."""
+    from hqlt_lab.cli.templates import write
+
+    file = write(kind, name, into)
+    console.print(f"{file} is there. See that it conforms, then make it yours:", soft_wrap=True)
+    console.print(f"    hqlt --with {file} check {kind} {name}", soft_wrap=True)
+
+
+def check(
+    kind: KindArgument = None,
+    name: Annotated[str | None, typer.Argument(help="A registered name. Without it: all of the kind.")] = None,
+    option: Annotated[list[str] | None, typer.Option(help="An option of the part: max_beta=2. Repeatable.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Without crossing and compiling.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Put parts through the conformance kit."""
+    from hqlt_lab.check.kit import OF_ITS_KIND, check_part, checks
+
+    kinds = [kind] if kind else list(OF_ITS_KIND)
+    checks(kinds[0])
+    reports = []
+    for one in kinds:
+        for part in [name] if name else available(one):
+            with Console(stderr=True).status(f"checking {one} {part} ..."):
+                reports.append(check_part(one, {"name": part, **chosen_options(option or [])}, quick))
+            if not as_json:
+                console.print(reports[-1].table(), "")
+    if as_json:
+        print(json.dumps([report.as_dict() for report in reports], indent=2))
+    if failed := [f"{report.kind} {report.name}" for report in reports if not report.passed]:
+        raise RegistryError(f"These do not conform: {', '.join(failed)}.")
+
+
+def as_dict(kind: str, name: str) -> dict[str, Any]:
+    """A part for programs."""
+    entry = describe(kind, name)
+    described = {
+        option.name: {"type": str(option).split(": ", 1)[1].split(" = ")[0], "required": option.required}
+        | ({} if option.required else {"default": option.default})
+        for option in options(kind, name).values()
+    }
+    return {"name": entry.name, "idea": entry.idea, "file": entry.file, "line": entry.line, "options": described}

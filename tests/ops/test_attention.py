@@ -1,0 +1,70 @@
+"""Softmax under a schedule: the cheap forms are the dense one."""
+
+import pytest
+import torch
+
+from hqlt_lab.ops import attention
+from hqlt_lab.ops.attention import attend, attend_dense
+from hqlt_lab.ops.schedule import Schedule
+
+SCHEDULES = [
+    Schedule(),
+    Schedule(window=1),
+    Schedule(window=5),
+    Schedule(window=40),
+    Schedule(block=5),
+    Schedule(block=40),
+    Schedule(window=3, block=8),
+    Schedule(window=12, block=8),
+]
+
+
+def example(queries, keys, batch=2):
+    shapes = ((batch, 3, queries, 4), (batch, 3, keys, 4), (batch, 3, keys, 5))
+    return [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+
+
+@pytest.mark.parametrize("past", [0, 1, 50])
+@pytest.mark.parametrize("length", [1, 33, 100])
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
+def test_the_cheap_form_is_the_dense_one(schedule, length, past):
+    q, k, v = example(length, past + length)
+    fast, slow = attend(q, k, v, schedule), attend_dense(q, k, v, schedule)
+    torch.testing.assert_close(fast, slow)
+    for one, other in zip(
+        torch.autograd.grad(fast.square().sum(), (q, k, v)),
+        torch.autograd.grad(slow.square().sum(), (q, k, v)),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
+def test_rows_may_have_seen_different_numbers_of_tokens(schedule):
+    q, k, v = example(60, 110)
+    count = torch.tensor([50, 13])  # the second row's first 37 places in the cache are empty
+    together = attend(q, k, v, schedule, count)
+    alone = attend(q[1:], k[1:, :, 37:], v[1:, :, 37:], schedule, count[1:])
+    torch.testing.assert_close(together[1:], alone)
+
+
+def test_dense_attention_is_the_formula():
+    q, k, v = example(7, 7)
+    sees = Schedule(window=3).softmax_sees(7)
+    scores = (q @ k.mT / 2).masked_fill(~sees, -torch.inf)
+    torch.testing.assert_close(attend_dense(q, k, v, Schedule(window=3)), scores.softmax(-1) @ v)
+
+
+def test_a_window_costs_what_it_sees(monkeypatch):
+    """No matrix of queries times keys is ever made for a window."""
+    largest = []
+    plain = torch.Tensor.masked_fill
+
+    def watched(scores, *rest):
+        largest.append(scores.numel())
+        return plain(scores, *rest)
+
+    monkeypatch.setattr(torch.Tensor, "masked_fill", watched)
+    q, k, v = example(1024, 1024)
+    attend(q, k, v, Schedule(window=16))
+    assert largest == [2 * 3 * 1024 * (attention.BAND + 15)]
