@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
@@ -73,12 +73,18 @@ def describe(kind: str, name: str) -> Entry:
     """A part's words, file and line: what `hqlt show` prints."""
     maker = find(kind, name)
     module = inspect.getmodule(maker)
-    doc = inspect.getdoc(maker) if "__doc__" in vars(maker) and maker.__doc__ else module and inspect.getdoc(module)
+    doc = inspect.getdoc(maker) if has_words(maker) else module and inspect.getdoc(module)
     try:
         file, line = inspect.getsourcefile(maker) or "?", inspect.getsourcelines(maker)[1]
     except (OSError, TypeError):  # defined at a prompt
         file, line = "?", 0
     return Entry(kind, canonical(name), maker, doc or "", file, line)
+
+
+def has_words(maker: Callable[..., Any]) -> bool:
+    """Whether someone wrote a docstring for it; a dataclass without one writes down its signature."""
+    words = vars(maker).get("__doc__") or ""
+    return bool(words) and not (is_dataclass(maker) and words.startswith(f"{maker.__name__}("))
 
 
 @contextmanager
