@@ -60,5 +60,5 @@ def build(kind: str, spec: Spec, at: str | None = None, **given: Any) -> Any:
     try:
         return maker(**chosen, **{key: given[key] for key in asked if key in given})
     except HqltError as error:
-        # a part's own complaint ("window: at least 1 is needed") gains the place where it was written
-        raise type(error)(f"{at}.{error}") from error
+        # a part's own complaints ("window: at least 1 is needed"), a line each, gain the place where they were written
+        raise type(error)("\n".join(f"{at}.{line}" for line in str(error).splitlines())) from error

@@ -3,12 +3,12 @@
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
 from hqlt_lab.errors import RegistryError, did_you_mean, listed
-from hqlt_lab.registry.kinds import kind_named
+from hqlt_lab.registry.kinds import KINDS, kind_named
 from hqlt_lab.registry.shelves import stock
 
 Maker = TypeVar("Maker", bound=Callable[..., Any])
@@ -73,8 +73,7 @@ def describe(kind: str, name: str) -> Entry:
     """A part's words, file and line: what `hqlt show` prints."""
     maker = find(kind, name)
     module = inspect.getmodule(maker)
-    own = vars(maker).get("__doc__") if inspect.isclass(maker) else maker.__doc__  # a class inherits its base's words
-    doc = inspect.cleandoc(own) if own else module and inspect.getdoc(module)
+    doc = inspect.getdoc(maker) if has_words(maker) else module and inspect.getdoc(module)
     try:
         file, line = inspect.getsourcefile(maker) or "?", inspect.getsourcelines(maker)[1]
     except (OSError, TypeError):  # defined at a prompt
@@ -82,9 +81,17 @@ def describe(kind: str, name: str) -> Entry:
     return Entry(kind, canonical(name), maker, doc or "", file, line)
 
 
+def has_words(maker: Callable[..., Any]) -> bool:
+    """Whether someone wrote a docstring for it: a class inherits its base's, a dataclass writes down its signature."""
+    words = (vars(maker).get("__doc__") if inspect.isclass(maker) else maker.__doc__) or ""
+    return bool(words) and not (is_dataclass(maker) and words.startswith(f"{maker.__name__}("))
+
+
 @contextmanager
 def temporarily() -> Iterator[None]:
     """Forget on leaving whatever was registered inside: for tests."""
+    for kind in KINDS:
+        stock(kind)  # a shelf that is first opened inside must not be forgotten: its files are imported only once
     before = dict(_book)
     try:
         yield

@@ -21,6 +21,7 @@ KINDS: dict[str, Kind] = {
     "feature_map": Kind(
         "what the fast weights see of a query or a key", "hqlt_lab.components.feature_maps", ("width", "heads")
     ),
+    "task": Kind("what is learned", "hqlt_lab.tasks"),
 }
 
 

@@ -38,11 +38,16 @@ def parameters(maker: Callable[..., Any]) -> dict[str, Option]:
     """Everything the maker asks for, options and what the lab hands over alike."""
     hints = get_type_hints(maker.__init__ if inspect.isclass(maker) else maker)
     return {
-        name: Option(name, hints.get(name, Any), parameter.default)
+        name: Option(name, hints.get(name, Any), as_in_yaml(parameter.default))
         for name, parameter in inspect.signature(maker).parameters.items()
         if parameter.kind
         not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)  # nn.Module's own, where none is given
     }
+
+
+def as_in_yaml(default: Any) -> Any:
+    """A signature's tuple is a list in YAML: (3, 40) and [3, 40] are one value."""
+    return list(default) if isinstance(default, tuple) else default
 
 
 def fits(value: Any, wanted: Any) -> bool:

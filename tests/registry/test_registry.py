@@ -192,3 +192,8 @@ def run(code, folder):
     script = f"import sys; sys.path.insert(0, {str(folder)!r}); from hqlt_lab import registry; {code}"
     done = subprocess.run([sys.executable, "-c", script], cwd=folder, capture_output=True, text=True)
     return done.stdout + done.stderr
+
+
+def test_a_shelf_that_is_first_opened_temporarily_is_not_forgotten(tmp_path):
+    code = "\nwith registry.temporarily():\n    registry.available('timing')\nprint(registry.available('timing'))"
+    assert "synchronous" in run(code, tmp_path)

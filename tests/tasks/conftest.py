@@ -1,0 +1,36 @@
+"""Every registered task, as it is and in the variants that change how it writes."""
+
+import pytest
+
+import hqlt_lab as lab
+
+VARIANTS = [
+    {"name": "parity", "label": "every"},
+    {"name": "even_pairs", "label": "every"},
+    {"name": "cycle_navigation", "label": "every", "places": 6, "max_step": 2},
+    {"name": "modular_arithmetic", "label": "every"},
+    {"name": "modular_arithmetic", "modulus": 7},
+    {"name": "modular_arithmetic", "brackets": True},
+    {"name": "modular_arithmetic", "brackets": True, "modulus": 8, "train_length": [3, 12]},
+    {"name": "permutation_composition", "group": "S5", "label": "last"},
+    {"name": "permutation_composition", "group": "A5"},
+    {"name": "associative_recall", "train_length": [33, 70], "power": 1.0},
+    {"name": "associative_recall", "pairs": 1, "keys": 2, "values": 2, "train_length": [4, 9]},
+    {"name": "selective_copying", "items": 3, "train_length": [6, 20]},
+    {"name": "induction", "symbols": 3, "train_length": [3, 9]},
+]
+CASES = [*({"name": name} for name in lab.available("task")), *VARIANTS]
+
+
+def told(spec):
+    return " ".join(str(value) for value in spec.values())
+
+
+@pytest.fixture(params=CASES, ids=told)
+def task(request):
+    return lab.build("task", request.param)
+
+
+@pytest.fixture(params=lab.available("task"))
+def name(request):
+    return request.param
