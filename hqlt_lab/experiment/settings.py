@@ -1,0 +1,145 @@
+"""What a run is told besides its task and its model: how to learn, on what, and what counts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, TypeVar
+
+from hqlt_lab.errors import ConfigError, did_you_mean, listed
+from hqlt_lab.registry import fits, spelled
+
+Settings = TypeVar("Settings")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """How long and how fast to learn."""
+
+    steps: int = 1000
+    """Optimiser steps."""
+    batch_size: int = 128
+    """Sequences per optimiser step, over all devices."""
+    lr: float = 1e-3
+    """Peak learning rate, reached after the warm-up."""
+    warmup: int = 0
+    """Steps in which the learning rate rises linearly from 0."""
+    schedule: Literal["cosine", "constant"] = "cosine"
+    """How it goes on after the warm-up."""
+    lr_floor: float = 0.0
+    """What the cosine ends at, as a fraction of the peak."""
+    lr_horizon: int | None = None
+    """The step at which the cosine ends; null: the last step."""
+    betas: list[float] = field(default_factory=lambda: [0.9, 0.999])
+    """AdamW's two averages."""
+    adam_eps: float = 1e-8
+    """AdamW's epsilon."""
+    weight_decay: float = 0.1
+    """AdamW's decay."""
+    decay: Literal["all", "matrices"] = "all"
+    """Whether vectors (norms, biases, gates) decay too."""
+    clip: float | None = 1.0
+    """Largest gradient norm; null: no clipping."""
+    accumulate: int = 1
+    """Pieces a batch is cut into, one after the other, to save memory."""
+    valid_every: int = 100
+    """Steps between two looks at the validation sets."""
+    stop_at: float | None = None
+    """Stop once the selected metric reaches this; null: train to the last step."""
+    report: Literal["last", "best_valid"] = "last"
+    """Whether the last weights are tested, or those that did best on the validation set."""
+    eval_batch_size: int = 256
+    """Sequences per evaluation batch, per device."""
+    checkpoint_every: int = 500
+    """Steps between two checkpoints."""
+    keep: Literal["last", "best", "none"] = "last"
+    """Which checkpoint stays when a run is finished."""
+    log_every: int = 10
+    """Steps between two points of the training curves."""
+    compile: bool = False
+    """Whether torch.compile is used."""
+
+    def __post_init__(self) -> None:
+        least = {"steps": 1, "batch_size": 1, "accumulate": 1, "valid_every": 1, "checkpoint_every": 1, "log_every": 1}
+        least |= {"warmup": 0, "eval_batch_size": 1, "weight_decay": 0, "lr_horizon": 1}
+        wrong = too_small(self, least)
+        if not wrong and self.lr <= 0:
+            wrong.append(f"lr: more than 0 is needed, got {self.lr}.")
+        if not wrong and self.batch_size % self.accumulate:
+            wrong.append(f"accumulate: a batch of {self.batch_size} does not divide into {self.accumulate} pieces.")
+        if not wrong and not 0 <= self.lr_floor <= 1:
+            wrong.append(f"lr_floor: a fraction of the peak between 0 and 1 is needed, got {self.lr_floor}.")
+        if not wrong and (len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas)):
+            wrong.append(f"betas: two numbers in [0, 1) are needed, got {self.betas}.")
+        if not wrong and self.clip is not None and self.clip <= 0:
+            wrong.append(f"clip: more than 0 is needed, or null for none, got {self.clip}.")
+        if wrong:
+            raise ConfigError("\n".join(wrong))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainerConfig:
+    """What Lightning's Trainer is told: where to compute, not what."""
+
+    devices: int = 1
+    """Devices per node."""
+    nodes: int = 1
+    """Machines a single run spans."""
+    accelerator: Literal["auto", "cpu", "gpu"] = "auto"
+    """What to compute on."""
+    strategy: Literal["auto", "ddp"] = "auto"
+    """How several devices share the work."""
+    precision: Literal["auto", "32", "bf16-mixed", "16-mixed", "64"] = "auto"
+    """auto: bf16-mixed on a GPU, 32 on a CPU."""
+    deterministic: bool = False
+    """Refuse operations whose result may differ from run to run."""
+
+    def __post_init__(self) -> None:
+        if wrong := too_small(self, {"devices": 1, "nodes": 1}):
+            raise ConfigError("\n".join(wrong))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureConfig:
+    """What counts."""
+
+    select: str = "valid/normalised_accuracy"
+    """What hyper-parameters are chosen by; never a test metric."""
+    report: list[str] = field(default_factory=lambda: ["test/normalised_accuracy"])
+    """What the table shows."""
+    direction: Literal["maximize", "minimize"] = "maximize"
+    """Which way is better."""
+    statistic: Literal["median", "mean", "best"] = "median"
+    """What stands for several seeds."""
+
+    def __post_init__(self) -> None:
+        if self.select.startswith("test/"):
+            raise ConfigError(
+                f"select: {self.select!r} is a test metric, and selection never sees the test set. "
+                f"Use {self.select.replace('test/', 'valid/', 1)!r}."
+            )
+
+
+def too_small(settings: Any, least: Mapping[str, float]) -> list[str]:
+    """A sentence for each of these that is smaller than it may be."""
+    return [
+        f"{name}: at least {low} is needed, got {getattr(settings, name)}."
+        for name, low in least.items()
+        if getattr(settings, name) is not None and getattr(settings, name) < low
+    ]
+
+
+def settings_from(maker: type[Settings], given: Mapping[str, Any]) -> Settings:
+    """A dataclass of settings from a mapping; every mistake in one message."""
+    known = {one.name: one for one in fields(maker)}  # type: ignore[arg-type]
+    wrong = [
+        f"{word}: there is no such setting.{did_you_mean(word, known)} Settings: {listed(known)}."
+        for word in given
+        if word not in known
+    ]
+    wrong += [
+        f"{word}: {spelled(known[word].type)} is needed, got {value!r}."
+        for word, value in given.items()
+        if word in known and not fits(value, known[word].type)
+    ]
+    if wrong:
+        raise ConfigError("\n".join(wrong))
+    return maker(**given)
