@@ -19,6 +19,7 @@ from hqlt_lab.registry.entries import Entry, available, describe, find, register
 from hqlt_lab.registry.kinds import KINDS, Kind
 from hqlt_lab.registry.options import Option, fits, options, spelled
 from hqlt_lab.registry.outside import include, included
+from hqlt_lab.registry.settings import sentences, settings_from, too_small
 
 __all__ = [
     "KINDS",
@@ -34,7 +35,10 @@ __all__ = [
     "included",
     "options",
     "register",
+    "sentences",
+    "settings_from",
     "spelled",
     "split",
     "temporarily",
+    "too_small",
 ]

@@ -1,13 +1,10 @@
 """What a run is told besides its task and its model: how to learn, on what, and what counts."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal, TypeVar
+from dataclasses import dataclass, field
+from typing import Literal
 
-from hqlt_lab.errors import ConfigError, did_you_mean, listed
-from hqlt_lab.registry import fits, spelled
-
-Settings = TypeVar("Settings")
+from hqlt_lab.errors import ConfigError
+from hqlt_lab.registry import too_small
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,30 +113,3 @@ class MeasureConfig:
                 f"select: {self.select!r} is a test metric, and selection never sees the test set. "
                 f"Use {self.select.replace('test/', 'valid/', 1)!r}."
             )
-
-
-def too_small(settings: Any, least: Mapping[str, float]) -> list[str]:
-    """A sentence for each of these that is smaller than it may be."""
-    return [
-        f"{name}: at least {low} is needed, got {getattr(settings, name)}."
-        for name, low in least.items()
-        if getattr(settings, name) is not None and getattr(settings, name) < low
-    ]
-
-
-def settings_from(maker: type[Settings], given: Mapping[str, Any]) -> Settings:
-    """A dataclass of settings from a mapping; every mistake in one message."""
-    known = {one.name: one for one in fields(maker)}  # type: ignore[arg-type]
-    wrong = [
-        f"{word}: there is no such setting.{did_you_mean(word, known)} Settings: {listed(known)}."
-        for word in given
-        if word not in known
-    ]
-    wrong += [
-        f"{word}: {spelled(known[word].type)} is needed, got {value!r}."
-        for word, value in given.items()
-        if word in known and not fits(value, known[word].type)
-    ]
-    if wrong:
-        raise ConfigError("\n".join(wrong))
-    return maker(**given)

@@ -1,14 +1,13 @@
 """What a model is made of, in the words of the YAML file; no torch is needed to read or check it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from hqlt_lab.errors import ConfigError, did_you_mean, listed
-from hqlt_lab.registry import fits, spelled, split
+from hqlt_lab.errors import ConfigError, listed
+from hqlt_lab.registry import settings_from, split, too_small
 
-Part = str | Mapping[str, Any]
-PerLayer = Part | list[Part]
+PerLayer = Any  # a part, or a list of parts that repeats over the layers
 PARTS = ("update_rule", "timing", "mixer", "positions", "feature_map")
 
 
@@ -32,7 +31,7 @@ class ModelConfig:
     """How the two memories' answers become one."""
     positions: PerLayer = "rope"
     """How softmax knows where a token stood."""
-    feature_map: PerLayer | None = None
+    feature_map: PerLayer = None
     """What the fast weights see of a query or a key; null: the update rule's own."""
     value_activation: Literal["silu", "none"] = "silu"
     """Applied to the values that both memories store."""
@@ -60,22 +59,12 @@ class ModelConfig:
     """Maps into the residual stream start as U(+-1/sqrt(fan in)) / sqrt(2 layers), or like all others."""
 
     def __post_init__(self) -> None:
-        complaints = [
-            f"{field.name}: {spelled(field.type)} is needed, got {getattr(self, field.name)!r}."
-            for field in fields(self)
-            if field.name not in PARTS and not fits(getattr(self, field.name), field.type)
-        ]
-        complaints = complaints or [*self._sizes(), *self._parts()]
-        if complaints:
+        if complaints := [*self._sizes(), *self._parts()]:
             raise ConfigError("\n".join(complaints))
 
     def _sizes(self) -> list[str]:
         least = {"width": 1, "heads": 1, "layers": 1, "vocabulary": 1, "mlp_width": 1, "short_conv": 0}
-        found = [
-            f"{name}: at least {low} is needed, got {getattr(self, name)}."
-            for name, low in least.items()
-            if getattr(self, name) is not None and getattr(self, name) < low
-        ]
+        found = too_small(self, least)
         if not found and self.width % self.heads:
             divisors = listed(str(n) for n in range(1, self.width + 1) if self.width % n == 0)
             found.append(f"heads: {self.width} channels do not divide over {self.heads} heads. Use one of {divisors}.")
@@ -106,12 +95,4 @@ class ModelConfig:
 
 def model_config(settings: Mapping[str, Any]) -> ModelConfig:
     """From a mapping, with a sentence for every word that is not a setting."""
-    known = [field.name for field in fields(ModelConfig)]
-    if unknown := [word for word in settings if word not in known]:
-        raise ConfigError(
-            "\n".join(
-                f"{word}: a model has no such setting.{did_you_mean(word, known)} Settings: {listed(known)}."
-                for word in unknown
-            )
-        )
-    return ModelConfig(**settings)
+    return settings_from(ModelConfig, settings)

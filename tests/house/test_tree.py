@@ -21,6 +21,7 @@ MAY_IMPORT = {
     "components": {"errors", "registry", "ops"},
     "model": {"errors", "registry", "ops", "components"},
     "tasks": {"errors", "registry"},
+    "experiment": {"errors", "registry", "model"},
     "check": {"errors", "registry", "ops", "components", "model"},
     "cli": {"errors", "registry", "model", "check"},
 }

@@ -126,7 +126,7 @@ def test_a_part_with_parameters_of_its_own_must_say_how_they_start():
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"widht": 8}, "widht: a model has no such setting. Did you mean 'width'?"),
+        ({"widht": 8}, "widht: there is no such setting. Did you mean 'width'?"),
         ({"width": "8"}, "width: int is needed, got '8'."),
         ({"head_norm": 1}, "head_norm: bool is needed, got 1."),
         ({"norm": "batch"}, "norm: rms | layer is needed, got 'batch'."),

@@ -1,0 +1,54 @@
+"""Settings that belong to no part: a dataclass whose fields have types, defaults and a sentence each."""
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, TypeVar, get_type_hints
+
+from hqlt_lab.errors import ConfigError, did_you_mean, listed
+from hqlt_lab.registry.options import fits, spelled
+
+Settings = TypeVar("Settings")
+
+
+def settings_from(maker: type[Settings], given: Mapping[str, Any]) -> Settings:
+    """The dataclass from a mapping; unknown words and values of the wrong type are told together."""
+    known = get_type_hints(maker)
+    wrong = [
+        f"{word}: there is no such setting.{did_you_mean(word, known)} Settings: {listed(known)}."
+        for word in given
+        if word not in known
+    ]
+    wrong += [
+        f"{word}: {spelled(known[word])} is needed, got {value!r}."
+        for word, value in given.items()
+        if word in known and not fits(value, known[word])
+    ]
+    if wrong:
+        raise ConfigError("\n".join(wrong))
+    return maker(**given)
+
+
+def too_small(settings: Any, least: Mapping[str, float]) -> list[str]:
+    """A sentence for each of these settings that is smaller than it may be."""
+    return [
+        f"{name}: at least {low} is needed, got {getattr(settings, name)}."
+        for name, low in least.items()
+        if getattr(settings, name) is not None and getattr(settings, name) < low
+    ]
+
+
+def sentences(maker: type) -> dict[str, str]:
+    """The string under each field, for help texts and editors."""
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(maker))).body
+    assert isinstance(tree, ast.ClassDef)
+    names = {field.name for field in fields(maker)}
+    found = {}
+    for above, below in zip(tree.body, tree.body[1:], strict=False):
+        if isinstance(above, ast.AnnAssign) and isinstance(above.target, ast.Name) and isinstance(below, ast.Expr):
+            text = below.value
+            if above.target.id in names and isinstance(text, ast.Constant) and isinstance(text.value, str):
+                found[above.target.id] = text.value
+    return found
