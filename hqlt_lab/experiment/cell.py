@@ -1,0 +1,43 @@
+"""One thing to train, completely told: what is stored with a run and what rebuilds it."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from hqlt_lab.experiment.settings import MeasureConfig, TrainConfig, TrainerConfig
+from hqlt_lab.registry import settings_from
+
+# what says where and how to compute or to keep, but cannot change the result
+NOT_IN_THE_KEY = ("accumulate", "eval_batch_size", "checkpoint_every", "keep", "log_every", "compile")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """A run's settings, every default filled in.  Parts are mappings with their name and all options."""
+
+    task: Mapping[str, Any]
+    model: Mapping[str, Any]  # the fields of ModelConfig, without the vocabulary, which is the task's
+    train: TrainConfig = field(default_factory=TrainConfig)
+    trainer: TrainerConfig = field(default_factory=TrainerConfig)
+    measure: MeasureConfig = field(default_factory=MeasureConfig)
+    seed: int = 0
+    arm: str = ""
+    axes: Mapping[str, Any] = field(default_factory=dict)  # crossed and tuned paths, and their values here
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON and YAML; `cell_from` is the way back."""
+        return asdict(self)
+
+
+def cell_from(stored: Mapping[str, Any]) -> Cell:
+    """The cell that `as_dict` wrote down."""
+    made = {"train": TrainConfig, "trainer": TrainerConfig, "measure": MeasureConfig}
+    sections = {name: settings_from(maker, stored[name]) for name, maker in made.items()}
+    return Cell(**(dict(stored) | sections))
+
+
+def digest(told: Any) -> str:
+    """A short name for a nested mapping, whatever the order of its keys."""
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
