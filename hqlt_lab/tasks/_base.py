@@ -22,7 +22,7 @@ from torch import Tensor
 
 from hqlt_lab.errors import ConfigError
 from hqlt_lab.tasks._counter import Draws, Ints
-from hqlt_lab.tasks._lengths import buckets, wrong_lengths
+from hqlt_lab.tasks._lengths import bucket_name, buckets, wrong_lengths
 from hqlt_lab.tasks._score import percent, tally
 
 Split = Literal["train", "short", "valid", "test"]
@@ -155,6 +155,12 @@ class Task:
     def metrics(self, totals: Mapping[str, Tensor | int]) -> dict[str, float]:
         """From summed scores to accuracies in percent."""
         return percent(totals, self.chance)
+
+    @property
+    def measures(self) -> list[str]:
+        """The names of its metrics."""
+        lengths = [f"accuracy/{bucket_name(bucket)}" for bucket in buckets(self.lengths)]
+        return ["accuracy", "normalised_accuracy", *lengths]
 
     def decode(self, batch: Batch, row: int) -> str:
         """One example for people: its tokens, and in brackets each answer where it is due."""

@@ -1,0 +1,84 @@
+"""What one composition may have wrong although each of its parts is right.
+
+Parts that do not go together, fast weights that idle, metrics that the task does not have.
+
+Models are built on the meta device, where a parameter costs nothing; this is the one place of the room that loads
+torch.
+"""
+
+from typing import Any
+
+from hqlt_lab.errors import HqltError, did_you_mean, listed
+from hqlt_lab.experiment.cell import Cell, digest
+from hqlt_lab.experiment.settings import MeasureConfig
+from hqlt_lab.registry import build
+
+Sentences = list[str]
+
+
+def wrong_together(cell: Cell, measure: MeasureConfig, checked: set[str]) -> tuple[Sentences, Sentences]:
+    """Complaints and warnings; what is in `checked` was told before."""
+    name = digest([cell.task, cell.model])
+    if name in checked:
+        return [], []
+    checked.add(name)
+    try:
+        task = build("task", cell.task)
+    except HqltError as error:
+        return str(error).splitlines(), []
+    wrong = unknown_metrics(task, measure)
+    try:
+        model = on_meta(cell, task.vocabulary)
+    except HqltError as error:
+        return wrong + [f"model.{line}" for line in str(error).splitlines()], []
+    idle, doubtful = idle_fast_weights(model, task.tokens_in("train"), cell)
+    return wrong + idle, doubtful
+
+
+def on_meta(cell: Cell, vocabulary: int) -> Any:
+    """The cell's model, without numbers in it."""
+    import torch
+
+    from hqlt_lab.model.config import ModelConfig
+    from hqlt_lab.model.sequence_model import SequenceModel
+
+    with torch.device("meta"):
+        return SequenceModel(ModelConfig(**cell.model, vocabulary=vocabulary))
+
+
+def idle_fast_weights(model: Any, tokens: int, cell: Cell) -> tuple[Sentences, Sentences]:
+    """A delay as long as the text: everything trains, and the fast weights silently do nothing."""
+    for memory in model.memories:
+        schedule = memory.schedule
+        first = first_read(schedule.delay, schedule.hold)
+        if memory.update_rule is None or first == 0:
+            continue
+        length = f"the {tokens} tokens of the longest training sequence of task {cell.task['name']!r}"
+        if first >= tokens:
+            return [
+                f"model.timing: with a delay of {first}, not shorter than {length}, the fast weights would never see a "
+                "token. Use a smaller window, or timing 'synchronous'."
+            ], []
+        if 2 * first > tokens:
+            return [], [f"model.timing: the fast weights are empty for the first {first} of {length}."]
+    return [], []
+
+
+def first_read(delay: int, hold: int | None) -> int:
+    """The first token at which the fast weights hold anything that they may lack at the start; 0: they never wait."""
+    if hold is None:
+        return delay
+    return -(-(delay + 1) // hold) * hold
+
+
+def unknown_metrics(task: Any, measure: MeasureConfig) -> Sentences:
+    """Metrics are split/name, with the names of the task."""
+    known = [f"valid/{name}" for name in task.measures]
+    known += [f"test/{name}" for name in task.measures] + ["valid/short_accuracy", "valid/short_normalised_accuracy"]
+    asked = {"measure.select": [measure.select], "measure.report": measure.report}
+    return [
+        f"{place}: there is no metric {metric!r}.{did_you_mean(metric, known)} Metrics: {listed(known)}."
+        for place, metrics in asked.items()
+        for metric in metrics
+        if metric not in known
+    ]

@@ -1,0 +1,128 @@
+"""An experiment file, read strictly: all that is wrong with it is told in one message, before anything trains."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from hqlt_lab.errors import ConfigError, did_you_mean, listed
+from hqlt_lab.experiment.cell import Cell
+from hqlt_lab.experiment.change import VARIED, changed, label
+from hqlt_lab.experiment.complaints import Complaints
+from hqlt_lab.experiment.fill import filled
+from hqlt_lab.experiment.read import read, resolved
+from hqlt_lab.experiment.settings import MeasureConfig
+from hqlt_lab.experiment.tune import Range, grid, tuning
+
+SECTIONS = (
+    "question", "task", "model", "train", "trainer", "arms", "cross", "one_at_a_time", "tune", "seeds", "tune_seeds",
+    "measure", "published", "quoted",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    """One thing to compare: an arm of the file at one choice of the crossed levels."""
+
+    name: str
+    levels: Mapping[str, Any] = field(default_factory=dict)  # crossed path -> value
+    changes: Mapping[str, Any] = field(default_factory=dict)  # the arm's own
+
+    @property
+    def title(self) -> str:
+        """synchronous, mixer=sum"""
+        return ", ".join([self.name, *(label(path, value, self.levels) for path, value in self.levels.items())])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """A question, and all that is needed to answer it."""
+
+    name: str
+    question: str
+    base: Mapping[str, Any]  # task, model, train, trainer as written, interpolation unresolved
+    arms: tuple[Arm, ...]
+    tune: Mapping[str, list[Any] | Range]
+    seeds: tuple[int, ...]
+    tune_seeds: tuple[int, ...]
+    measure: MeasureConfig
+    published: Mapping[str, Any]
+    quoted: Mapping[str, Any]
+    warnings: tuple[str, ...] = ()
+
+    def cell(self, arm: Arm, point: Mapping[str, Any], seed: int) -> Cell:
+        """One thing to train: that arm, with these tuned values."""
+        told = changed(changed(self.base, arm.changes, VARIED, arm.title), arm.levels | dict(point), VARIED, arm.title)
+        sections = filled(resolved(told))
+        return Cell(**sections, measure=self.measure, seed=seed, arm=arm.title, axes=dict(arm.levels) | dict(point))
+
+
+def load(file: str | Path, overrides: Sequence[str] = ()) -> Experiment:
+    """Read and check an experiment file; `overrides` are path=value changes to its base."""
+    path = Path(file)
+    told = read(path, overrides)
+    found = Complaints()
+    for word in told:
+        if word not in SECTIONS:
+            found.add(f"{word}: there is no such section.{did_you_mean(word, SECTIONS)} Sections: {listed(SECTIONS)}.")
+    for word, kind in (("arms", "named changes"), ("published", "arms"), ("quoted", "rows")):
+        if not isinstance(told.get(word, {}), Mapping):
+            found.add(f"{word}: a mapping of {kind} is needed, got {told[word]!r}.")
+    found.stop()
+    if not isinstance(told.get("question"), str) or not told["question"].strip():
+        found.add("question: say in a sentence what the experiment asks.")
+    if "task" not in told:
+        found.add("task: what is learned? Name a task, such as {name: parity}.")
+    arms = found.gather(arms_of, told) or ()
+    experiment = Experiment(
+        name=path.stem,
+        question=str(told.get("question", "")).strip(),
+        base={word: told.get(word, {}) for word in VARIED},
+        arms=tuple(arms),
+        tune=found.gather(tuning, told.get("tune", {})) or {},
+        seeds=found.gather(seeds_of, told, "seeds", 3) or (0,),
+        tune_seeds=found.gather(seeds_of, told, "tune_seeds", 1) or (0,),
+        measure=found.gather(found.section, MeasureConfig, "measure", told.get("measure", {})) or MeasureConfig(),
+        published=told.get("published", {}),
+        quoted=told.get("quoted", {}),
+    )
+    found.rows(experiment)
+    found.compositions(experiment)
+    found.stop()
+    return Experiment(**(vars(experiment) | {"warnings": tuple(found.warnings)}))
+
+
+def arms_of(told: Mapping[str, Any]) -> list[Arm]:
+    """The file's arms, at every choice of crossed levels; or each with one axis changed at a time."""
+    named = told.get("arms") or {"base": {}}
+    for name, changes in named.items():
+        if changes is not None and not isinstance(changes, Mapping):
+            raise ConfigError(
+                f"arms.{name}: an arm is a mapping of changes, such as {{model.mixer: sum}}; got {changes!r}."
+            )
+    if "cross" in told and "one_at_a_time" in told:
+        raise ConfigError("cross, one_at_a_time: use one of them.")
+    levels = [dict(zip(grid(told["cross"], "cross"), values, strict=True)) for values in crossed(told)] or [{}]
+    if "one_at_a_time" in told:
+        axes = grid(told["one_at_a_time"], "one_at_a_time")
+        levels = [{}, *({path: value} for path, values in axes.items() for value in values)]
+    return [
+        Arm(name=str(name), levels=level, changes=changes or {}) for name, changes in named.items() for level in levels
+    ]
+
+
+def crossed(told: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
+    """Every choice of one value per crossed axis."""
+    return product(*grid(told["cross"], "cross").values()) if "cross" in told else iter(())
+
+
+def seeds_of(told: Mapping[str, Any], word: str, default: int) -> tuple[int, ...]:
+    """`seeds: 3` is 0, 1, 2; a list is itself."""
+    given = told.get(word, default)
+    seeds = list(range(given)) if isinstance(given, int) and not isinstance(given, bool) else given
+    if not isinstance(seeds, list) or not seeds or not all(type(seed) is int and seed >= 0 for seed in seeds):
+        raise ConfigError(f"{word}: a number of seeds or a list of them is needed, got {given!r}.")
+    if len(set(seeds)) < len(seeds):
+        raise ConfigError(f"{word}: {given!r} holds a seed twice.")
+    return tuple(seeds)

@@ -1,0 +1,107 @@
+"""Every default written in: what is stored with a run does not depend on what a later version thinks the default is.
+
+`bare` is the way back: without whatever is at its default, and without parts that the mixer never reads.  It is what
+the key of a cell is made of, so that an option that is added later does not make old results strangers.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Any
+
+from hqlt_lab.errors import ConfigError, HqltError
+from hqlt_lab.experiment.settings import TrainConfig, TrainerConfig
+from hqlt_lab.model.config import PARTS, ModelConfig, model_config
+from hqlt_lab.registry import find, options, settings_from, split
+
+Part = dict[str, Any]
+
+
+def filled(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Task, model, train and trainer, complete and checked; every mistake in one message."""
+    wrong: list[str] = []
+    made: dict[str, Any] = {}
+    for section, fill in (("task", fill_task), ("model", fill_model), ("train", fill_train), ("trainer", fill_trainer)):
+        try:
+            made[section] = fill(told.get(section, {}))
+        except HqltError as error:
+            wrong += [
+                line if line.startswith(f"{section}:") else f"{section}.{line}" for line in str(error).splitlines()
+            ]
+    if wrong:
+        raise ConfigError("\n".join(wrong))
+    return made
+
+
+def fill_task(told: Any) -> Part:
+    return fill_part("task", told, "task")
+
+
+def fill_part(kind: str, spec: Any, at: str) -> Part:
+    """A part as a mapping with its name and all its options."""
+    name, chosen = split(kind, spec, at)
+    defaults = {option.name: option.default for option in options(kind, name).values() if not option.required}
+    return {"name": name} | defaults | chosen
+
+
+def fill_model(told: Any) -> dict[str, Any]:
+    settings = mapping(told)
+    if "vocabulary" in settings:
+        raise ConfigError("vocabulary: the task decides it; leave it out.")
+    model_config(settings)
+    made = {field.name: settings.get(field.name, field.default) for field in fields(ModelConfig)}
+    for kind in PARTS:
+        spec = made[kind]
+        if isinstance(spec, list):
+            made[kind] = [fill_part(kind, one, kind) for one in spec]
+        elif spec is not None:
+            made[kind] = fill_part(kind, spec, kind)
+    return {name: value for name, value in made.items() if name != "vocabulary"}
+
+
+def fill_train(told: Any) -> TrainConfig:
+    return settings_from(TrainConfig, mapping(told))
+
+
+def fill_trainer(told: Any) -> TrainerConfig:
+    return settings_from(TrainerConfig, mapping(told))
+
+
+def mapping(told: Any) -> dict[str, Any]:
+    if not isinstance(told, Mapping):
+        raise ConfigError(f": a mapping of settings is needed, got {told!r}.")
+    return dict(told)
+
+
+def bare_part(kind: str, part: Mapping[str, Any]) -> Part:
+    """Without options at their default."""
+    known = options(kind, part["name"])
+    return {key: value for key, value in part.items() if key == "name" or value != known[key].default}
+
+
+def bare_model(model: Mapping[str, Any]) -> dict[str, Any]:
+    """Without settings at their default, and without what no layer reads."""
+    plain = asdict(ModelConfig())
+    made = {key: value for key, value in model.items() if key not in PARTS and value != plain[key]}
+    parts = {kind: model[kind] if isinstance(model[kind], list) else [model[kind]] for kind in PARTS}
+    layers = [
+        bare_layer({kind: specs[layer % len(specs)] for kind, specs in parts.items()})
+        for layer in range(model["layers"])
+    ]
+    return made | {"parts": layers[0] if all(layer == layers[0] for layer in layers) else layers}
+
+
+def bare_layer(parts: Mapping[str, Any]) -> dict[str, Part]:
+    """The parts of one layer that are read, without their defaults."""
+    reads = getattr(find("mixer", parts["mixer"]["name"]), "reads", ("fw", "kv"))
+    unread = {"positions"} if "kv" not in reads else set()
+    unread |= {"update_rule", "feature_map"} if "fw" not in reads else set()
+    if "kv" not in reads and parts["timing"]["name"] == "synchronous":
+        unread.add("timing")  # its window is the softmax's
+    return {kind: bare_part(kind, part) for kind, part in parts.items() if kind not in unread and part is not None}
+
+
+def bare_settings(settings: Any, leave_out: tuple[str, ...]) -> dict[str, Any]:
+    """A dataclass of settings without what is at its default or cannot change a result."""
+    plain = asdict(type(settings)())
+    told = asdict(settings)
+    return {key: value for key, value in told.items() if key not in leave_out and value != plain[key]}

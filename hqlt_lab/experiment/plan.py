@@ -1,0 +1,92 @@
+"""Arms x tuning points x seeds: the cells of an experiment, each with the key that names it.
+
+The key hashes what can change the result: task, model, train, seed, precision, without what is at its default and
+without what no memory reads.  The arm's name, the devices and what is logged or kept are not in it: two experiments
+that train the same thing share it.
+"""
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hqlt_lab.errors import ConfigError, did_you_mean, listed
+from hqlt_lab.experiment.cell import NOT_IN_THE_KEY, Cell, digest
+from hqlt_lab.experiment.change import short, spelled_value
+from hqlt_lab.experiment.fill import bare_model, bare_part, bare_settings
+from hqlt_lab.experiment.tune import Range
+
+if TYPE_CHECKING:
+    from hqlt_lab.experiment.experiment import Experiment
+
+
+class Planned(NamedTuple):
+    """A cell and its key."""
+
+    key: str
+    cell: Cell
+
+
+def plan(experiment: "Experiment") -> list[Planned]:
+    """All cells whose values are known: searched ranges come later, point by point."""
+    cells = [
+        experiment.cell(arm, point, seed)
+        for arm in experiment.arms
+        for point in lists_only(experiment.tune)
+        for seed in experiment.seeds
+    ]
+    return [Planned(key_of(cell), cell) for cell in cells]
+
+
+def key_of(cell: Cell) -> str:
+    """The same for cells that must give the same result."""
+    train = bare_settings(cell.train, NOT_IN_THE_KEY)
+    told = {"task": bare_part("task", cell.task), "model": bare_model(cell.model), "train": train, "seed": cell.seed}
+    if cell.trainer.precision != "auto":
+        told["precision"] = cell.trainer.precision
+    if cell.train.stop_at is not None or cell.train.report == "best_valid":
+        told["select"] = [cell.measure.select, cell.measure.direction]
+    return digest(told)
+
+
+def points(tune: Mapping[str, list[Any] | Range]) -> Iterator[dict[str, Any]]:
+    """Every tuned point; of a searched range its two ends."""
+    values = [[axis.low, axis.high] if isinstance(axis, Range) else axis for axis in tune.values()]
+    return (dict(zip(tune, choice, strict=True)) for choice in product(*values))
+
+
+def lists_only(tune: Mapping[str, list[Any] | Range]) -> Iterator[dict[str, Any]]:
+    """Every point of the grid, without what is searched."""
+    return points({path: axis for path, axis in tune.items() if not isinstance(axis, Range)})
+
+
+def chosen(planned: list[Planned], only: list[str]) -> list[Planned]:
+    """The cells that `--only arm=synchronous,seed=1` means; values of one word are alternatives."""
+    wanted: dict[str, set[str]] = {}
+    for condition in (part for text in only for part in text.split(",")):
+        word, equals, value = condition.partition("=")
+        if not equals:
+            raise ConfigError(f"--only {condition}: a choice is given as name=value, such as arm=NAME or seed=0.")
+        wanted.setdefault(word.strip(), set()).add(value.strip())
+    known = [words_of(one.cell) for one in planned]
+    for word, values in wanted.items():
+        there = {words[word] for words in known if word in words}
+        if not there:
+            names = sorted({name for words in known for name in words})
+            raise ConfigError(
+                f"--only {word}=...: nothing is called {word!r}.{did_you_mean(word, names)} There is: {listed(names)}."
+            )
+        for value in values - there:
+            nearest, all_of_them = did_you_mean(value, there), listed(sorted(there))
+            raise ConfigError(f"--only {word}={value}: there is no such value.{nearest} There is: {all_of_them}.")
+    return [
+        one
+        for one, words in zip(planned, known, strict=True)
+        if all(words.get(word) in v for word, v in wanted.items())
+    ]
+
+
+def words_of(cell: Cell) -> dict[str, str]:
+    """What a cell is called: its arm, its seed and its value on every axis, by the short and the whole path."""
+    axes = {short(path, cell.axes): spelled_value(value) for path, value in cell.axes.items()}
+    paths = {path: spelled_value(value) for path, value in cell.axes.items()}
+    return {"arm": cell.arm.split(", ")[0], "seed": str(cell.seed)} | paths | axes

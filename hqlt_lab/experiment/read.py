@@ -1,0 +1,79 @@
+"""From files and overrides to one mapping.
+
+OmegaConf reads the YAML, so that 1e-3 is a number, a key that stands twice is an error and `${model.width}` refers to
+another value. Interpolation stays unresolved here: it is resolved for each cell, after arms and overrides have
+changed what it refers to.
+
+`extends: other.yaml` starts from another file: what says how to build and train (task, model, train, trainer,
+measure) is merged into it, a part replaces a part; what says what to compare (arms, cross, tune, published, ...)
+replaces.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
+
+from hqlt_lab.errors import ConfigError
+from hqlt_lab.experiment.change import MERGED, changed
+
+
+def read(file: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """The experiment as one mapping, `extends` followed and `path=value` overrides applied to its base."""
+    told = read_file(Path(file), ())
+    for override in overrides:
+        path, equals, value = override.partition("=")
+        if not equals or not path:
+            raise ConfigError(f"--set {override}: a setting is given as path=value, such as train.lr=0.001.")
+        told = changed(told, {path: parsed(value)}, (*MERGED, "seeds", "question"), f"--set {override}")
+    return told
+
+
+def read_file(file: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
+    """One file, on top of the one it extends."""
+    if file.resolve() in seen:
+        raise ConfigError(f"{file}: extends itself, by way of {' -> '.join(one.name for one in seen)}.")
+    try:
+        told = OmegaConf.to_container(OmegaConf.load(file), resolve=False)
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be read ({error.strerror}).") from error
+    except (YAMLError, OmegaConfBaseException, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: is not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(told, dict):
+        raise ConfigError(f"{file}: an experiment is a mapping (question: ..., task: ..., ...), not {told!r:.60}.")
+    told = {str(key): value for key, value in told.items()}
+    if "extends" not in told:
+        return told
+    other = told.pop("extends")
+    if not isinstance(other, str):
+        raise ConfigError(f"{file}: extends: takes the name of one file, got {other!r}.")
+    return on_top_of(read_file(file.parent / other, (*seen, file.resolve())), told, file)
+
+
+def on_top_of(base: dict[str, Any], told: dict[str, Any], file: Path) -> dict[str, Any]:
+    """Sections that build are merged, all others replaced."""
+    merged = {key: value for key, value in told.items() if key in MERGED and isinstance(value, Mapping)}
+    rest = {key: value for key, value in told.items() if key not in merged}
+    return changed(base, merged, MERGED, str(file)) | rest
+
+
+def parsed(value: str) -> Any:
+    """A value from the command line, read as YAML reads it."""
+    try:
+        return OmegaConf.to_container(OmegaConf.create(f"value: {value}"))["value"]  # type: ignore[call-overload,index]
+    except (YAMLError, OmegaConfBaseException) as error:
+        raise ConfigError(f"{value!r}: cannot be read as a value ({' '.join(str(error).split())}).") from error
+
+
+def resolved(told: Mapping[str, Any]) -> dict[str, Any]:
+    """With every `${...}` replaced by what it refers to."""
+    try:
+        made = OmegaConf.to_container(OmegaConf.create(dict(told)), resolve=True)
+    except OmegaConfBaseException as error:
+        where = f"{error.full_key}: " if getattr(error, "full_key", None) else ""
+        raise ConfigError(f"{where}{str(error).splitlines()[0]}") from error
+    assert isinstance(made, dict)
+    return {str(key): value for key, value in made.items()}
