@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from hqlt_lab.cli import components, machine
+from hqlt_lab.cli import components, experiments, machine
 
 app = typer.Typer(
     help="Ablations of hybrid quadratic-linear transformers: compose, check, train, compare.",
@@ -32,4 +32,7 @@ app.command("list")(components.list_parts)
 app.command("show")(components.show)
 app.command("new")(components.new)
 app.command("check")(components.check)
+app.command("plan")(experiments.plan)
+app.command("train")(experiments.train)
+app.command("schema")(experiments.schema)
 app.command("doctor")(machine.doctor)

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from hqlt_lab.cli.settings import chosen_options
 from hqlt_lab.errors import RegistryError
-from hqlt_lab.registry import KINDS, available, describe, options
+from hqlt_lab.registry import KINDS, available, build, describe, options
 
 KindArgument = Annotated[str | None, typer.Argument(help=f"{', '.join(KINDS)}. Without it: all.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="For programs.")]
@@ -51,6 +51,17 @@ def show(
         console.print(f"  {option}", markup=False)
     if not options(kind, name):
         console.print("  none")
+    if kind == "task":
+        show_examples(name)
+
+
+def show_examples(name: str) -> None:
+    """What a task looks like: a few short examples, the answers in brackets, and what guessing achieves."""
+    task = build("task", name)
+    batch = task.examples("short", 0, 0, 200)
+    console.print(f"\n[bold]examples[/bold], answers in brackets; chance is {task.chance:.3g} %")
+    for row in batch.lengths.argsort(stable=True)[[0, 20, 60]].tolist():
+        console.print(f"  {task.decode(batch, row)}", markup=False, highlight=False)
 
 
 def new(

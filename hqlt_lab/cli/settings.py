@@ -7,12 +7,12 @@ from hqlt_lab.errors import ConfigError
 
 def chosen_options(pairs: list[str]) -> dict[str, Any]:
     """['max_beta=2'] -> {'max_beta': 2}."""
-    import yaml
+    from hqlt_lab.experiment.read import parsed
 
     chosen = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key:
             raise ConfigError(f"{pair!r}: an option is given as name=value.")
-        chosen[key] = yaml.safe_load(value)
+        chosen[key] = parsed(value)
     return chosen

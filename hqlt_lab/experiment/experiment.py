@@ -53,7 +53,7 @@ class Experiment:
 
     def cell(self, arm: Arm, point: Mapping[str, Any], seed: int) -> Cell:
         """One thing to train: that arm, with these tuned values."""
-        told = changed(changed(self.base, arm.changes, VARIED, arm.title), arm.levels | dict(point), VARIED, arm.title)
+        told = changed(changed(self.base, arm.changes, VARIED, arm.title), {**arm.levels, **point}, VARIED, arm.title)
         sections = filled(resolved(told))
         return Cell(**sections, measure=self.measure, seed=seed, arm=arm.title, axes=dict(arm.levels) | dict(point))
 

@@ -37,7 +37,7 @@ def read_file(file: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
     if file.resolve() in seen:
         raise ConfigError(f"{file}: extends itself, by way of {' -> '.join(one.name for one in seen)}.")
     try:
-        told = OmegaConf.to_container(OmegaConf.load(file), resolve=False)
+        told: Any = OmegaConf.to_container(OmegaConf.load(file), resolve=False)
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read ({error.strerror}).") from error
     except (YAMLError, OmegaConfBaseException, UnicodeDecodeError) as error:

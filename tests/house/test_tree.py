@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "tasks": {"errors", "registry"},
     "experiment": {"errors", "registry", "model"},
     "check": {"errors", "registry", "ops", "components", "model"},
-    "cli": {"errors", "registry", "model", "check"},
+    "cli": {"errors", "registry", "model", "experiment", "train", "check"},
 }
 
 

@@ -1,0 +1,113 @@
+"""The verbs about experiment files: plan, train, schema."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from hqlt_lab.cli.live import Live
+from hqlt_lab.cli.words import in_bytes, in_numbers, in_time
+
+FileArgument = Annotated[Path, typer.Argument(help="An experiment file.")]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", help="Change the file's base: train.lr=0.001. Repeatable.")
+]
+OnlyOption = Annotated[
+    list[str] | None, typer.Option(help="Choose cells: arm=NAME,seed=0, or any axis by its name. Repeatable.")
+]
+console = Console()
+
+
+def plan(
+    file: FileArgument,
+    change: SetOption = None,
+    only: OnlyOption = None,
+    probe: Annotated[
+        bool, typer.Option("--probe", help="Run full-size steps of every composition and measure.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs: one entry per cell.")] = False,
+) -> None:
+    """What a file would train: cells, parameters, time and disk.  Nothing is trained."""
+    from hqlt_lab.experiment.experiment import load
+    from hqlt_lab.experiment.plan import chosen
+    from hqlt_lab.experiment.plan import plan as planned_of
+    from hqlt_lab.train.cost import costs
+
+    experiment = load(file, change or [])
+    planned = chosen(planned_of(experiment), only or [])
+    if as_json:
+        print(json.dumps([{"key": one.key, **one.cell.as_dict()} for one in planned], indent=2))
+        return
+    console.print(f"[bold]{experiment.question}[/bold]")
+    table = Table("arm", "cells", "parameters", "step", "memory", "training", "disk", box=None, pad_edge=False)
+    total_seconds, total_bytes = 0.0, 0
+    with Console(stderr=True).status("probing ..." if probe else "estimating ..."):
+        for arm, cells, cost in costs(planned, probe):
+            seconds, size = cost.seconds * len(cells), cost.disk * len(cells)
+            total_seconds, total_bytes = total_seconds + seconds, total_bytes + size
+            step = f"{'' if probe else '~'}{1000 * cost.step:.0f} ms"
+            memory = in_bytes(cost.memory) if cost.memory else "-"
+            table.add_row(
+                arm, str(len(cells)), in_numbers(cost.parameters), step, memory, in_time(seconds), in_bytes(size)
+            )
+    console.print(table)
+    console.print(
+        f"{len(planned)} cells; one after the other {in_time(total_seconds)} on this machine"
+        f"{'' if probe else ' (a rough estimate; --probe measures)'}, at most {in_bytes(total_bytes)} of disk."
+    )
+    for path, axis in experiment.tune.items():
+        if not isinstance(axis, list):
+            console.print(
+                f"Not listed: {axis.trials} points of {path} per arm, searched from {axis.low} to {axis.high}."
+            )
+    for warning in experiment.warnings:
+        console.print(f"[yellow]{warning}[/yellow]")
+
+
+def train(
+    file: FileArgument,
+    only: OnlyOption = None,
+    change: SetOption = None,
+    again: Annotated[bool, typer.Option("--again", help="Start anew, even if it was trained before.")] = False,
+    folder: Annotated[Path, typer.Option(help="Where runs are kept.")] = Path("runs"),
+) -> None:
+    """Train one cell of a file here and now, with live progress.  Running it again resumes or shows its result."""
+    from hqlt_lab.experiment.experiment import load
+    from hqlt_lab.experiment.plan import chosen
+    from hqlt_lab.experiment.plan import plan as planned_of
+
+    experiment = load(file, change or [])
+    matching = chosen(planned_of(experiment), only or [])
+    key, cell = matching[0]
+    place = folder / "single" / experiment.name / key
+    if again:
+        shutil.rmtree(place, ignore_errors=True)
+    several = f" (the first of {len(matching)} that match)" if len(matching) > 1 else ""
+    console.print(f"[bold]{cell.arm}[/bold], seed {cell.seed}{several}   {place}", soft_wrap=True)
+    from hqlt_lab.train.apart import fit_anywhere
+
+    with Live(console, cell.train.steps) as live:
+        outcome = fit_anywhere(cell, place, live.record)
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for name, value in outcome.metrics.items():
+        table.add_row(name, f"{value:.4g}")
+    console.print(table)
+    console.print(f"{outcome.status} at step {outcome.step}: {in_time(outcome.seconds)}. {outcome.message}".strip())
+
+
+def schema(
+    into: Annotated[Path | None, typer.Option(help="Write it to this file instead of printing it.")] = None,
+) -> None:
+    """JSON Schema of experiment files, for editors that complete and check YAML."""
+    from hqlt_lab.experiment.json_schema import json_schema
+
+    text = json.dumps(json_schema(), indent=2)
+    if into is None:
+        print(text)
+        return
+    into.write_text(text + "\n")
+    console.print(f"{into} is there. Begin a YAML file with the line\n    # yaml-language-server: $schema={into}")

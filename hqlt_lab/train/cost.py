@@ -1,0 +1,133 @@
+"""What a cell will cost: estimated from its size, or measured by running two full-size steps of it.
+
+Estimated: 6 FLOPs per parameter and training token, 2 per evaluated token, at a quarter of the speed of a large
+matrix product on this machine.  Rough: small models are slower than that, large ones faster. Measured: each
+composition in a process of its own, so that its peak memory is its own.
+
+    python -m hqlt_lab.train.cost < CELL.json        what the measuring process runs
+"""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from hqlt_lab.errors import TrainingError
+from hqlt_lab.experiment.cell import Cell, cell_from
+from hqlt_lab.experiment.composition import on_meta
+from hqlt_lab.experiment.plan import Planned
+from hqlt_lab.registry import build
+
+EFFICIENCY = 0.25
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one cell."""
+
+    parameters: int
+    step: float  # seconds
+    seconds: float  # of all steps and evaluations
+    disk: int  # bytes of checkpoints, while it runs
+    memory: int | None = None  # peak bytes of a step, if measured
+
+
+def costs(planned: list[Planned], measure: bool) -> Iterator[tuple[str, list[Cell], Cost]]:
+    """Each arm with its cells and the cost of one of them; an arm's cells differ in seed and tuned values only."""
+    arms: dict[str, list[Cell]] = {}
+    for one in planned:
+        arms.setdefault(one.cell.arm, []).append(one.cell)
+    for arm, cells in arms.items():
+        yield arm, cells, cost(cells[0], measure)
+
+
+def cost(cell: Cell, measure: bool) -> Cost:
+    """Of one cell, measured or estimated."""
+    task = build("task", cell.task)
+    parameters = sum(parameter.numel() for parameter in on_meta(cell, task.vocabulary).parameters())
+    tokens = cell.train.batch_size * task.tokens_in("train")
+    looks = -(-cell.train.steps // cell.train.valid_every)
+    evaluated = task.eval_size * (looks * (task.tokens_in("valid") + task.tokens_in("short")) + task.tokens_in("test"))
+    step, memory = measured(cell) if measure else (6 * parameters * tokens / speed(), None)
+    per_token = step / tokens / 3  # a forward pass is a third of a training step
+    disk = 2 * 3 * 4 * parameters  # the last two checkpoints: weights and Adam's two averages
+    return Cost(parameters, step, step * cell.train.steps + per_token * evaluated, disk, memory)
+
+
+@cache
+def speed() -> float:
+    """FLOPs per second that a model can hope for here."""
+    import torch
+
+    matrix = torch.randn(1024, 1024, device="cuda" if torch.cuda.is_available() else "cpu")
+    best = min(timed(lambda: (matrix @ matrix).sum().item()) for _ in range(5))
+    return EFFICIENCY * 2 * 1024**3 / best
+
+
+def timed(work: Any) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def measured(cell: Cell) -> tuple[float, int]:
+    """Seconds and peak bytes of a step, from a process of its own."""
+    told = json.dumps(cell.as_dict())
+    done = subprocess.run([sys.executable, "-m", "hqlt_lab.train.cost"], input=told, capture_output=True, text=True)
+    if done.returncode:
+        reason = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"exit code {done.returncode}"
+        raise TrainingError(f"arm {cell.arm!r}: a step could not be run: {reason}")
+    step, memory = json.loads(done.stdout)
+    return step, memory
+
+
+def run_steps(cell: Cell) -> tuple[float, int]:
+    """Three steps of the cell here and now: the fastest of the last two, and the peak memory beyond what was there."""
+    import torch
+    import torch.nn.functional as F
+
+    from hqlt_lab.model.config import ModelConfig
+    from hqlt_lab.model.initialise import initialise
+    from hqlt_lab.model.sequence_model import SequenceModel
+
+    task = build("task", cell.task)
+    config = ModelConfig(**cell.model, vocabulary=task.vocabulary)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    before = peak(device)
+    model = SequenceModel(config).to(device)
+    initialise(model, config, cell.seed)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=cell.train.lr)
+    rows = cell.train.batch_size // cell.train.accumulate
+    batch = task.examples("train", cell.seed, 0, rows)
+
+    def step() -> None:
+        for _ in range(cell.train.accumulate):
+            logits, _ = model(batch.tokens.to(device))
+            F.cross_entropy(logits.flatten(0, 1), batch.labels.to(device).flatten(), ignore_index=-1).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        if device == "cuda":
+            torch.cuda.synchronize()
+
+    seconds = [timed(step) for _ in range(3)]
+    return min(seconds[1:]), peak(device) - before
+
+
+def peak(device: str) -> int:
+    """The most bytes that were ever in use."""
+    import resource
+
+    import torch
+
+    if device == "cuda":
+        return torch.cuda.max_memory_allocated()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+if __name__ == "__main__":
+    asked = cell_from(json.load(sys.stdin))
+    print(json.dumps(run_steps(asked)))
