@@ -14,6 +14,9 @@ so the new values u solve one triangular system, linear in S_0:
 U, W and the reads are batched over all chunks; only S_{n+1} = e^{g} S_n + (e^{g - g_j} k_j)^T (U_n - W_n S_n) is a
 loop.
 
+A token reads S_i after the writes of its chunk that it may see: its own included, or with `hold` those before its
+stretch.
+
 The system is solved by substitution: its inverse by doubling powers of L overflows for repeated keys with epsilon =
 2, which is parity itself.  Log-keeps add up in float64 and differences are masked before exp, so that no keep is too
 small.
@@ -35,8 +38,9 @@ CHUNK = 64  # writes that are solved together
 class Grid(NamedTuple):
     """Where the chunks lie: `stretches` stretches of tokens, each cut into `pieces` chunks of `size` tokens.
 
-    Without `hold` there is one stretch, the whole input; with it, a stretch is what reads one state.  The last tokens
-    of a stretch may be holes: zero keys and zero log-keeps, which change nothing.
+    A stretch is the whole input, cut so that no stretch of `hold` tokens lies in two chunks; where these are longer
+    than a chunk, each of them is one.  The last tokens of a stretch may be holes: zero keys and zero log-keeps change
+    nothing.
     """
 
     stretches: int
@@ -46,9 +50,15 @@ class Grid(NamedTuple):
 
     @classmethod
     def over(cls, tokens: int, hold: int | None, writes: int, chunk: int) -> "Grid":
-        stretch = tokens if hold is None else min(hold, tokens)
-        pieces = -(-stretch * writes // chunk)
-        return cls(-(-tokens // stretch), stretch, pieces, -(-stretch // pieces))
+        room = max(chunk // writes, 1)  # tokens in a chunk, at most
+        if hold is not None and hold > room:
+            stretch = min(hold, tokens)
+            pieces = -(-stretch // room)
+            return cls(-(-tokens // stretch), stretch, pieces, -(-stretch // pieces))
+        step = hold or 1
+        pieces = -(-tokens // (room // step * step))
+        size = -(-tokens // (pieces * step)) * step  # as even as can be
+        return cls(1, tokens, -(-tokens // size), size)
 
     def lay(self, x: Tensor, per_token: int) -> Tensor:
         """[B, H, T * per_token, ...] -> [B, H, chunks, size * per_token, ...], zeros in the holes."""
@@ -80,17 +90,15 @@ def chunked(
         k, gates = neutral_where_unreal(precise(k), each(precise, gates), real, writes)
         q, k, v = grid.lay(precise(q), 1), grid.lay(k, writes), grid.lay(precise(v), writes)
         gates = each(lambda gate: grid.lay(gate, writes), gates)
-        decay, keep_in, keep_out = _decays(gates.log_keep, k)
-        new, weight = _solve(k, v, gates, decay, keep_in)
-        states, new, state = _carry(k if keep_out is None else k * keep_out, new, weight, keep_in, state)
-        if hold is not None:  # every token of a stretch reads the state before it
-            held = states[:, :, :: grid.pieces]  # [B, H, stretches, K, V]
-            read = q @ held.repeat_interleave(grid.pieces, 2)
-        else:
-            row = slice(writes - 1, None, writes)  # a token reads after the last of its writes
-            read = (q if keep_in is None else q * keep_in[..., row, :]) @ states
-            read = read + (q @ k.mT * decay[..., row, :]) @ new
-        return grid.lift(read, tokens).to(dtype), state
+        fade = None if gates.log_keep is None else gates.log_keep.double().cumsum(-1)  # [B, H, N, L]
+        new, weight = _solve(k, v, gates, fade)
+        states, new, state = _carry(k, new, weight, fade, state)
+        if hold is not None and grid.stretch == min(hold, tokens):  # all of a stretch read the state before it
+            held = states[:, :, :: grid.pieces].repeat_interleave(grid.pieces, 2)  # [B, H, N, K, V]
+            return grid.lift(q @ held, tokens).to(dtype), state
+        token = torch.arange(grid.size, device=q.device)
+        before = (token + 1 if hold is None else token // hold * hold) * writes  # writes of the chunk that it sees
+        return grid.lift(_read(q, k, new, states, fade, before), tokens).to(dtype), state
 
 
 def neutral_where_unreal(k: Tensor, gates: Gates, real: Tensor | None, writes: int) -> tuple[Tensor, Gates]:
@@ -102,43 +110,50 @@ def neutral_where_unreal(k: Tensor, gates: Gates, real: Tensor | None, writes: i
     return k * real[..., None], gates._replace(log_keep=log_keep)
 
 
-def _decays(log_keep: Tensor | None, k: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """What step i sees of a write at j [.., L, L] and of the state before the chunk; what the chunk's end sees of i."""
-    causal = torch.ones(k.shape[-2], k.shape[-2], dtype=torch.bool, device=k.device).tril()
-    if log_keep is None:
-        return causal.to(k.dtype), None, None
-    fade = log_keep.double().cumsum(-1)  # [B, H, N, L]
-    decay = (fade[..., :, None] - fade[..., None, :]).masked_fill(~causal, -torch.inf).exp()
-    left = (fade[..., -1:] - fade).exp()
-    return decay.to(k.dtype), fade.exp()[..., None].to(k.dtype), left[..., None].to(k.dtype)
-
-
-def _solve(k: Tensor, v: Tensor, gates: Gates, decay: Tensor, keep_in: Tensor | None) -> tuple[Tensor, Tensor | None]:
+def _solve(k: Tensor, v: Tensor, gates: Gates, fade: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """U [.., L, V] and W [.., L, K]: what a chunk writes is U - W S_0.  W is None where nothing is erased."""
     new = v if gates.write is None else v * gates.write[..., None]
     if gates.erase is None:
         return new, None
     erasing = k * gates.erase[..., None]
-    system = erasing @ k.mT * decay  # its diagonal and what is above are not read
-    known = torch.cat([new, erasing if keep_in is None else erasing * keep_in], -1)
-    solved = torch.linalg.solve_triangular(system, known, upper=False, unitriangular=True)
+    system = erasing @ k.mT  # its diagonal and what is above are not read
+    if fade is not None:
+        system = system * _left(fade, fade, torch.ones_like(system[0, 0, 0], dtype=torch.bool).tril()).to(k.dtype)
+        erasing = erasing * fade.exp().to(k.dtype)[..., None]
+    solved = torch.linalg.solve_triangular(system, torch.cat([new, erasing], -1), upper=False, unitriangular=True)
     new, weight = solved.split([v.shape[-1], k.shape[-1]], -1)
     return new, weight
 
 
 def _carry(
-    k: Tensor, new: Tensor, weight: Tensor | None, keep_in: Tensor | None, state: Tensor | None
+    k: Tensor, new: Tensor, weight: Tensor | None, fade: Tensor | None, state: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """From chunk to chunk: the states before each [B, H, N, K, V], what each wrote, and the state after the last."""
     if state is None:
         state = k.new_zeros(*k.shape[:2], k.shape[-1], new.shape[-1])
+    keep = None if fade is None else fade[..., -1:, None].exp().to(k.dtype)  # of the state, over a chunk
+    k = k if fade is None else k * (fade[..., -1:] - fade).exp().to(k.dtype)[..., None]
     states, written = [], []
     for n in range(k.shape[2]):
         states.append(state)
         written.append(new[:, :, n] if weight is None else new[:, :, n] - weight[:, :, n] @ state)
-        kept = state if keep_in is None else state * keep_in[:, :, n, -1:]
-        state = kept + k[:, :, n].mT @ written[-1]
+        state = (state if keep is None else state * keep[:, :, n]) + k[:, :, n].mT @ written[-1]
     return torch.stack(states, 2), torch.stack(written, 2), state
+
+
+def _read(q: Tensor, k: Tensor, new: Tensor, states: Tensor, fade: Tensor | None, before: Tensor) -> Tensor:
+    """What each token reads after the first before[i] writes of its chunk.  [B, H, N, size, V]."""
+    seen = torch.arange(k.shape[-2], device=k.device) < before[:, None]  # [size, L]
+    scores = q @ k.mT
+    if fade is None:
+        return q @ states + (scores * seen) @ new
+    then = F.pad(fade, (1, 0))[..., before]  # [B, H, N, size]
+    return (q * then.exp().to(q.dtype)[..., None]) @ states + (scores * _left(then, fade, seen).to(q.dtype)) @ new
+
+
+def _left(then: Tensor, fade: Tensor, seen: Tensor) -> Tensor:
+    """What is left of the write at j when the log-keeps have come to then[i]; 0 where it is not seen."""
+    return (then[..., :, None] - fade[..., None, :]).masked_fill(~seen, -torch.inf).exp()
 
 
 def _fill(x: Tensor, length: int) -> Tensor:
