@@ -88,10 +88,10 @@ def train(
         shutil.rmtree(place, ignore_errors=True)
     several = f" (the first of {len(matching)} that match)" if len(matching) > 1 else ""
     console.print(f"[bold]{cell.arm}[/bold], seed {cell.seed}{several}   {place}", soft_wrap=True)
-    from hqlt_lab.train.apart import fit_anywhere
+    from hqlt_lab.train.fit import fit
 
     with Live(console, cell.train.steps) as live:
-        outcome = fit_anywhere(cell, place, live.record)
+        outcome = fit(cell, place, live.record)
     table = Table(box=None, pad_edge=False, show_header=False)
     for name, value in outcome.metrics.items():
         table.add_row(name, f"{value:.4g}")

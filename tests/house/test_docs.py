@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import hqlt_lab as lab
-from hqlt_lab.registry import available
+from hqlt_lab.registry import KINDS, available
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -45,7 +45,7 @@ def test_the_commands_of_the_readme_exist():
 
 
 def test_the_readme_lists_every_part():
-    for kind in ("update_rule", "timing", "mixer", "positions", "feature_map"):
+    for kind in KINDS:
         row = next(line for line in README.splitlines() if line.startswith(f"| `{kind}`"))
         assert sorted(re.findall(r"`(\w+)`", row)[1:]) == available(kind)
 
