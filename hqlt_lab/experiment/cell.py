@@ -34,7 +34,7 @@ class Cell:
 def cell_from(stored: Mapping[str, Any]) -> Cell:
     """The cell that `as_dict` wrote down."""
     made = {"train": TrainConfig, "trainer": TrainerConfig, "measure": MeasureConfig}
-    sections = {name: settings_from(maker, stored[name]) for name, maker in made.items()}
+    sections: dict[str, Any] = {name: settings_from(maker, stored[name]) for name, maker in made.items()}
     return Cell(**(dict(stored) | sections))
 
 

@@ -23,6 +23,7 @@ MAY_IMPORT = {
     "tasks": {"errors", "registry"},
     "experiment": {"errors", "registry", "model"},
     "check": {"errors", "registry", "ops", "components", "model"},
+    "train": {"errors", "registry", "model", "tasks", "experiment"},
     "cli": {"errors", "registry", "model", "check"},
 }
 
