@@ -10,6 +10,7 @@ All are loadable with weights_only=True and hold the cell: state_dict has the we
 import json
 import os
 import pickle
+import zipfile
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -24,7 +25,7 @@ from hqlt_lab.train.files import put
 from hqlt_lab.train.progress import Progress
 
 LAST, PREVIOUS, BEST = "last.ckpt", "previous.ckpt", "best.ckpt"
-DAMAGED = (RuntimeError, OSError, EOFError, ValueError, KeyError, pickle.UnpicklingError)
+DAMAGED = (RuntimeError, OSError, EOFError, ValueError, KeyError, pickle.UnpicklingError, zipfile.BadZipFile)
 
 
 class Start(NamedTuple):
@@ -64,7 +65,7 @@ def start_from(folder: Path, cell: Cell) -> Start:
     for name in (LAST, PREVIOUS):
         if (folder / name).exists():
             try:
-                stored = torch.load(folder / name, map_location="cpu", weights_only=True)
+                stored = read(folder / name)
                 progress = Progress(**stored["progress"])
             except DAMAGED as error:
                 notes.append(f"{name} could not be read ({type(error).__name__}) and was set aside.")
@@ -74,6 +75,13 @@ def start_from(folder: Path, cell: Cell) -> Start:
             progress.notes += notes
             return Start(folder / name, stored["global_step"], progress)
     return Start(None, 0, Progress(notes=notes))
+
+
+def read(path: Path) -> dict[str, Any]:
+    """A checkpoint whose every byte is as it was written, which torch.load alone does not look at."""
+    if damaged := zipfile.ZipFile(path).testzip():
+        raise zipfile.BadZipFile(damaged)
+    return torch.load(path, map_location="cpu", weights_only=True)
 
 
 def set_aside(path: Path) -> None:

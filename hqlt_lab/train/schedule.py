@@ -2,7 +2,7 @@
 
     step s < warmup       peak (s + 1) / (warmup + 1)                             never 0, so that no step is lost
     s = warmup            peak
-    cosine, s < horizon   peak (floor + (1 - floor) (1 + cos(pi done)) / 2),      done = (s - warmup) / (horizon - warmup)
+    cosine, s < horizon   peak (floor + (1 - floor) (1 + cos(pi done)) / 2),    done = (s - warmup) / (horizon - warmup)
     s >= horizon          peak floor
     constant              peak
 

@@ -14,6 +14,10 @@ from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.experiment.settings import TrainerConfig
 
 PRECISION: dict[str, Any] = {"32": "32-true", "64": "64-true"}
+KNOWN = (
+    r"`isinstance\(treespec, LeafSpec\)` is deprecated",  # Lightning 2.6 with torch 2.13, several processes
+    r"Mismatch dtype between input and weight.*Cannot dispatch to fused",  # norms keep 32 bits in mixed precision
+)
 
 
 def trainer_for(cell: Cell, steps: int, folder: Path, watch: Callback) -> Trainer:
@@ -55,7 +59,8 @@ def quiet() -> Iterator[None]:
     log.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=r"`isinstance\(treespec, LeafSpec\)` is deprecated")
+            for known in KNOWN:
+                warnings.filterwarnings("ignore", message=known)
             yield
     finally:
         log.setLevel(level)
