@@ -41,7 +41,7 @@ class Learner(LightningModule):
         return Pieces(self.task, self.cell, self.global_step, rank(), world())
 
     def training_step(self, piece: Piece) -> Tensor:
-        reseed(self.cell.seed, piece.step, piece.number, rank())
+        reseed(piece.tokens.device, self.cell.seed, piece.step, piece.number, rank())
         if piece.number == 0:
             self.due = summed(piece.due)
             self.loss = torch.zeros((), device=piece.tokens.device)
@@ -72,7 +72,11 @@ class Learner(LightningModule):
         sign(checkpoint, self.cell, self.progress)
 
 
-def reseed(*place: int) -> None:
+def reseed(device: torch.device, *place: int) -> None:
     """Make torch's random numbers a function of this place, so that none have to be saved."""
     digest = hashlib.sha256(repr(place).encode()).digest()
-    torch.manual_seed(int.from_bytes(digest[:8], "little") >> 1)
+    seed = int.from_bytes(digest[:8], "little") >> 1
+    # torch.manual_seed seeds every kind of device there might be, which takes milliseconds
+    torch.default_generator.manual_seed(seed)
+    if device.type != "cpu":
+        torch.get_device_module(device).manual_seed(seed)

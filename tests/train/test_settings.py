@@ -31,7 +31,9 @@ def test_every_setting_is_read_somewhere(settings):
 
 def test_lightning_is_known_to_this_room_alone():
     outside = [file for file in ROOT.rglob("*.py") if file.parent.name != "train"]
-    assert not [file for file in outside if "import lightning" in file.read_text() or "from lightning" in file.read_text()]
+    assert not [
+        file for file in outside if "import lightning" in file.read_text() or "from lightning" in file.read_text()
+    ]
 
 
 def test_asking_for_a_process_loads_no_lightning():
