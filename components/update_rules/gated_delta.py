@@ -32,6 +32,8 @@ class GatedDelta(LinearRule):
         self.to_fade = nn.Linear(width, heads, bias=False)
         self.log_rate = nn.Parameter(torch.empty(heads))
         self.fade_bias = nn.Parameter(torch.empty(heads))
+        # pulled towards 0, how long the memory lasts would be set by the optimiser; the authors exempt both
+        self.log_rate.no_decay = self.fade_bias.no_decay = True  # type: ignore[attr-defined]
         self.max_beta = check_max_beta(max_beta)
         self.reset_parameters()
 

@@ -22,6 +22,7 @@ MAY_IMPORT = {
     "model": {"errors", "registry", "ops", "components"},
     "tasks": {"errors", "registry"},
     "experiment": {"errors", "registry", "model"},
+    "train": {"errors", "registry", "model", "tasks", "experiment"},
     "check": {"errors", "registry", "ops", "components", "model"},
     "cli": {"errors", "registry", "model", "experiment", "train", "check"},
 }

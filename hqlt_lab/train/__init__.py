@@ -1,0 +1,21 @@
+"""Training one cell with Lightning: the only room that knows it.
+
+fit           the plan of a run
+apart         the same in a process of its own, which several devices need
+cell          that process: python -m hqlt_lab.train.cell FOLDER/cell.json
+batches       which rows of a step are whose
+learner       loss, gradient norm, clipping
+optimiser     AdamW and its groups
+schedule      the learning rate
+watch         what happens after a step: log, validate, save, stop
+score         accuracy by counting
+guard         loss or gradient are no longer numbers
+interrupt     the run is asked to stop
+progress      how far a run has come
+checkpoints   saved whole or not at all
+claim         a folder belongs to one cell
+outcome       what came of it
+files         writing that a crash cannot tear
+ranks         what several processes know together
+trainer       Lightning's Trainer, lean and quiet
+"""

@@ -1,0 +1,27 @@
+"""Writing that a crash cannot tear: a file is the old one or the new one, never half of it."""
+
+import os
+from pathlib import Path
+
+
+def write(path: Path, text: str) -> None:
+    """Replace the file's content at once."""
+    written = path.with_name(f"{path.name}.{os.getpid()}.writing")
+    written.write_text(text)
+    put(written, path)
+
+
+def put(written: Path, path: Path) -> None:
+    """Give a complete file its name, after the disk has it."""
+    flush(written)
+    os.replace(written, path)
+    flush(path.parent)
+
+
+def flush(path: Path) -> None:
+    """Wait until the disk has the file, or the names in the folder."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

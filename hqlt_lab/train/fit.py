@@ -1,0 +1,108 @@
+"""One run, from a cell to its outcome.
+
+    outcome = fit(cell, folder, record)
+
+Called again with the same folder, it goes on from the last checkpoint, or returns what was found.
+"""
+
+from pathlib import Path
+
+import torch
+from lightning.pytorch import Trainer
+
+from hqlt_lab.experiment.cell import Cell
+from hqlt_lab.model.config import model_config
+from hqlt_lab.model.initialise import initialise
+from hqlt_lab.model.sequence_model import SequenceModel
+from hqlt_lab.registry import build
+from hqlt_lab.tasks._base import Task
+from hqlt_lab.train.apart import fit_apart
+from hqlt_lab.train.batches import check_shares
+from hqlt_lab.train.checkpoints import BEST, start_from, tidy
+from hqlt_lab.train.claim import claim
+from hqlt_lab.train.guard import Diverged, keep_batch
+from hqlt_lab.train.learner import Learner
+from hqlt_lab.train.outcome import Outcome, Status, read_outcome
+from hqlt_lab.train.progress import Metrics, Record
+from hqlt_lab.train.trainer import quiet, trainer_for
+from hqlt_lab.train.watch import Watch, measure
+
+
+def ignore(step: int, metrics: Metrics) -> None:
+    """A record that keeps nothing."""
+
+
+def fit(cell: Cell, folder: Path, record: Record = ignore) -> Outcome:
+    """Train and test a cell; `record` gets (step, metrics) as they come."""
+    several = cell.trainer.devices * cell.trainer.nodes > 1
+    return fit_apart(cell, folder, record) if several else fit_here(cell, folder, record)
+
+
+def fit_here(cell: Cell, folder: Path, record: Record = ignore) -> Outcome:
+    """The same in this process, which for several devices has to be one of their own (`train.cell`)."""
+    claim(folder, cell)
+    return read_outcome(folder) or train(cell, folder, record)
+
+
+def train(cell: Cell, folder: Path, record: Record) -> Outcome:
+    """Go on from where the folder is."""
+    task = build("task", cell.task)
+    check_shares(cell, task)
+    start = start_from(folder, cell)
+    learner = Learner(build_model(cell, task), task, cell, start.progress)
+    watch = Watch(cell, folder, start.progress, record)
+    with quiet(), learner.interruption:
+        trainer = trainer_for(cell, start.step if start.progress.finished else cell.train.steps, folder, watch)
+        try:
+            trainer.fit(learner, ckpt_path=start.checkpoint, weights_only=True)
+            outcome = tested(trainer, learner, watch)
+        except Diverged as end:
+            outcome = diverged(trainer, learner, watch, end)
+    if trainer.is_global_zero:
+        outcome.write(folder)
+        tidy(folder, cell.train.keep)
+    return outcome
+
+
+def build_model(cell: Cell, task: Task) -> SequenceModel:
+    """The model at its beginning."""
+    model = SequenceModel(model_config({**cell.model, "vocabulary": task.vocabulary}))
+    initialise(model, model.config, cell.seed)
+    if cell.train.compile:
+        model.compile()
+    return model
+
+
+def tested(trainer: Trainer, learner: Learner, watch: Watch) -> Outcome:
+    """The end of a run that went well."""
+    chosen = learner.progress.last
+    if learner.cell.train.report == "best_valid":
+        learner.load_state_dict(torch.load(watch.folder / BEST, weights_only=True)["state_dict"])
+        chosen = learner.progress.best
+    learner.to(trainer.strategy.root_device)  # Lightning has moved it away
+    found = measure(trainer, learner, "test")
+    watch.tell(trainer, trainer.global_step, found)
+    return outcome_of(learner, watch, "done", trainer.global_step, chosen | found)
+
+
+def diverged(trainer: Trainer, learner: Learner, watch: Watch, end: Diverged) -> Outcome:
+    """The end of a run that did not."""
+    if trainer.is_global_zero:
+        keep_batch(watch.folder, learner.cell, learner.task, end.step, learner.model.state_dict())
+    learner.progress.notes.append(str(end))
+    return outcome_of(learner, watch, "diverged", end.step, learner.progress.last)
+
+
+def outcome_of(learner: Learner, watch: Watch, status: Status, step: int, metrics: Metrics) -> Outcome:
+    """What came of it, with time and size."""
+    watch.clock.lap(learning=False)
+    progress, tokens = learner.progress, step * learner.cell.train.batch_size * learner.task.tokens_in("train")
+    return Outcome(
+        status=status,
+        step=step,
+        metrics=metrics,
+        seconds=progress.seconds,
+        tokens_per_second=tokens / progress.learning if progress.learning else 0.0,
+        parameters=sum(parameter.numel() for parameter in learner.model.parameters()),
+        message=" ".join(progress.notes),
+    )

@@ -1,0 +1,66 @@
+"""Lightning's Trainer, lean and quiet: no logger, no bar, no checkpoints and no validation of its own."""
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch import Callback, Trainer
+
+from hqlt_lab.experiment.cell import Cell
+from hqlt_lab.experiment.settings import TrainerConfig
+
+PRECISION: dict[str, Any] = {"32": "32-true", "64": "64-true"}
+KNOWN = (
+    r"`isinstance\(treespec, LeafSpec\)` is deprecated",  # Lightning 2.6 with torch 2.13, several processes
+    r"Mismatch dtype between input and weight.*Cannot dispatch to fused",  # norms keep 32 bits in mixed precision
+)
+
+
+def trainer_for(cell: Cell, steps: int, folder: Path, watch: Callback) -> Trainer:
+    """A trainer that takes so many steps and leaves everything else to `watch`."""
+    return Trainer(
+        max_steps=steps,
+        max_epochs=-1,
+        accelerator=cell.trainer.accelerator,
+        devices=cell.trainer.devices,
+        num_nodes=cell.trainer.nodes,
+        strategy=cell.trainer.strategy,
+        precision=precision(cell.trainer),
+        deterministic=cell.trainer.deterministic,
+        accumulate_grad_batches=cell.train.accumulate,
+        callbacks=[watch],
+        default_root_dir=folder,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        use_distributed_sampler=False,
+        limit_val_batches=0,
+        num_sanity_val_steps=0,
+    )
+
+
+def precision(settings: TrainerConfig) -> Any:
+    """The name that Lightning has for it."""
+    if settings.precision == "auto":
+        return "bf16-mixed" if settings.accelerator != "cpu" and torch.cuda.is_available() else "32-true"
+    return PRECISION.get(settings.precision, settings.precision)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without tips and adverts, and without the warnings that are known and not ours."""
+    log = logging.getLogger("lightning.pytorch")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            for known in KNOWN:
+                warnings.filterwarnings("ignore", message=known)
+            yield
+    finally:
+        log.setLevel(level)

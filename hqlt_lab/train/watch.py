@@ -1,0 +1,100 @@
+"""After every step: log, validate, save, stop."""
+
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+
+from hqlt_lab.experiment.cell import Cell
+from hqlt_lab.tasks._base import Split
+from hqlt_lab.train.batches import Piece
+from hqlt_lab.train.checkpoints import save_best, save_last
+from hqlt_lab.train.interrupt import Interrupted
+from hqlt_lab.train.learner import Learner
+from hqlt_lab.train.progress import Clock, Metrics, Progress, Record, selected, solved
+from hqlt_lab.train.score import score
+
+
+class Watch(Callback):
+    """Looks after one run."""
+
+    def __init__(self, cell: Cell, folder: Path, progress: Progress, record: Record) -> None:
+        self.cell, self.folder, self.progress, self.record = cell, folder, progress, record
+        self.clock, self.logged, self.since = Clock(progress), 0, 0.0
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        learner = as_learner(pl_module)
+        learner.interruption.listen()
+        learner.interruption.learning = True
+        self.clock.lap(learning=False)
+        self.logged, self.since = trainer.global_step, 0.0
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        as_learner(pl_module).interruption.learning = False
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Piece, batch_idx: int
+    ) -> None:
+        if batch.number + 1 == self.cell.train.accumulate:
+            self.since += self.clock.lap(learning=True)
+            self.after_step(trainer, as_learner(pl_module), trainer.global_step)
+            self.clock.lap(learning=False)
+
+    def after_step(self, trainer: Trainer, learner: Learner, step: int) -> None:
+        """What happens once the weights are those of this step."""
+        train = self.cell.train
+        if step % train.log_every == 0:
+            self.tell(trainer, step, learner.curves | self.speed(learner, step))
+        if step % train.valid_every == 0 or step == train.steps:
+            self.validate(trainer, learner, step)
+        asked = learner.interruption.agreed
+        if step % train.checkpoint_every == 0 or self.progress.finished or asked:
+            self.clock.lap(learning=False)
+            save_last(trainer, self.folder)
+        if asked and not self.progress.finished:
+            raise Interrupted(f"The run was stopped and saved at step {step}. Run the same command again to go on.")
+
+    def speed(self, learner: Learner, step: int) -> Metrics:
+        """Steps and tokens per second since the last time; padding is computed too, so it counts."""
+        pace = (step - self.logged) / self.since
+        self.logged, self.since = step, 0.0
+        tokens = self.cell.train.batch_size * learner.task.tokens_in("train")
+        return {"speed/steps_per_second": pace, "speed/tokens_per_second": pace * tokens}
+
+    def validate(self, trainer: Trainer, learner: Learner, step: int) -> None:
+        """Measure, remember the best, and see whether this is the end."""
+        valid, short = measure(trainer, learner, "valid"), measure(trainer, learner, "short")
+        valid |= {f"valid/short_{name[6:]}": value for name, value in short.items() if name.count("/") == 1}
+        self.tell(trainer, step, valid)
+        improved = self.progress.improve(valid | {"train/loss": learner.curves["train/loss"]}, self.cell)
+        if solved(self.progress.last, self.cell):
+            self.finish_early(trainer, step)
+        self.progress.finished |= step == self.cell.train.steps
+        if improved and "best" in (self.cell.train.keep, self.cell.train.report.removesuffix("_valid")):
+            save_best(trainer, self.folder)
+
+    def finish_early(self, trainer: Trainer, step: int) -> None:
+        """Stop, because the goal is reached."""
+        name, value = self.cell.measure.select, selected(self.progress.last, self.cell)
+        self.progress.finished = trainer.should_stop = True
+        self.progress.notes.append(
+            f"solved at step {step}: {name} is {value:.4g} (stop_at {self.cell.train.stop_at:.4g})."
+        )
+
+    def tell(self, trainer: Trainer, step: int, metrics: Metrics) -> None:
+        """Hand over some points of the curves, once for all processes."""
+        if trainer.is_global_zero:
+            self.record(step, metrics)
+
+
+def measure(trainer: Trainer, learner: Learner, split: Split) -> Metrics:
+    """The metrics of a fixed set, in the precision of training."""
+    with trainer.precision_plugin.val_step_context():
+        found = score(learner.model, learner.task, split, learner.cell.train.eval_batch_size)
+    return {f"{split}/{name}": value for name, value in found.items()}
+
+
+def as_learner(module: LightningModule) -> Learner:
+    """Lightning hands over what it was given."""
+    assert isinstance(module, Learner)
+    return module

@@ -1,0 +1,105 @@
+"""A folder belongs to one cell, and what is damaged in it is noticed."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from hqlt_lab.errors import TrainingError
+from hqlt_lab.experiment.cell import cell_from
+from hqlt_lab.train.fit import fit
+from hqlt_lab.train.interrupt import Interrupted
+from hqlt_lab.train.outcome import Outcome, read_outcome
+from tests.train.conftest import Notebook, same, tiny, weights
+
+
+def broken_off(folder, step=9, **changes):
+    with pytest.raises(Interrupted):
+        fit(tiny(**changes), folder, Notebook(stop_at=step))
+
+
+@pytest.mark.parametrize("stop", [None, 5], ids=["finished", "interrupted"])
+def test_the_folder_of_another_cell_is_refused(folder, stop):
+    fit(tiny(), folder) if stop is None else broken_off(folder, stop)
+    with pytest.raises(TrainingError, match=r"another cell \(train.lr is 0.001 there, 0.01 here\). Use another folder"):
+        fit(tiny(lr=0.01), folder)
+
+
+def test_a_checkpoint_of_another_cell_is_refused(folder, tmp_path):
+    broken_off(folder)
+    (tmp_path / "other").mkdir()
+    (folder / "last.ckpt").rename(tmp_path / "other/last.ckpt")
+    with pytest.raises(TrainingError, match="seed is 0 there, 1 here"):
+        fit(tiny(seed=1), tmp_path / "other")
+
+
+def test_a_run_may_go_on_with_another_name_or_another_way_to_compute(folder):
+    broken_off(folder)
+    fit(dataclasses.replace(tiny(accumulate=3, log_every=2), arm="renamed"), folder)
+
+
+def cut(file):
+    file.write_bytes(file.read_bytes()[:-500])
+
+
+def flip(file):
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 255
+    file.write_bytes(content)
+
+
+def empty(file):
+    file.write_bytes(b"")
+
+
+@pytest.mark.parametrize("damage", [cut, flip, empty])
+def test_a_damaged_checkpoint_is_noticed_and_the_one_before_taken(folder, tmp_path, damage):
+    straight = fit(tiny(), tmp_path / "straight")
+    broken_off(folder)  # checkpoints at 8 and 10
+    damage(folder / "last.ckpt")
+    notes = Notebook()
+    outcome = fit(tiny(), folder, notes)
+    assert notes[0][0] == 9
+    assert outcome.message.startswith("last.ckpt could not be read") and outcome.metrics == straight.metrics
+    assert same(weights(folder), weights(tmp_path / "straight"))
+
+
+def test_with_both_checkpoints_damaged_it_starts_again(folder):
+    broken_off(folder)
+    cut(folder / "last.ckpt")
+    empty(folder / "previous.ckpt")
+    notes = Notebook()
+    message = fit(tiny(), folder, notes).message
+    assert notes[0][0] == 1 and "last.ckpt" in message and "previous.ckpt" in message
+
+
+def test_checkpoints_can_be_read_without_trusting_them_and_tell_their_cell(folder):
+    import json
+
+    broken_off(folder)
+    stored = torch.load(folder / "last.ckpt", weights_only=True)
+    assert cell_from(json.loads(stored["cell"])).as_dict() == json.loads(json.dumps(tiny().as_dict()))
+    assert stored["global_step"] == 10
+    assert not list(folder.glob("*.writing"))
+
+
+@pytest.mark.parametrize(
+    ("keep", "left"), [("last", ["last.ckpt"]), ("best", ["best.ckpt"]), ("none", [])], ids=["last", "best", "none"]
+)
+def test_what_is_asked_for_is_kept(folder, keep, left):
+    fit(tiny(keep=keep), folder)
+    assert [file.name for file in sorted(folder.glob("*.ckpt"))] == left
+    if left:
+        assert all(name.startswith("model.") for name in torch.load(folder / left[0], weights_only=True)["state_dict"])
+
+
+def test_an_outcome_survives_its_file_and_replaces_it_whole(folder):
+    folder.mkdir()
+    outcome = Outcome(
+        status="done", step=3, metrics={"a": 0.1 + 0.2}, seconds=1.5, tokens_per_second=2.0, parameters=7, message="hm."
+    )
+    assert read_outcome(folder) is None
+    outcome.write(folder)
+    assert read_outcome(folder) == outcome
+    (folder / "outcome.json.1.writing").write_text("{")  # a crash while writing leaves the old one
+    assert read_outcome(folder) == outcome

@@ -1,0 +1,42 @@
+"""Every setting does something."""
+
+import ast
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hqlt_lab.experiment.settings import TrainConfig, TrainerConfig
+
+ROOT = Path(__file__).parents[2] / "hqlt_lab"
+READERS = [
+    file
+    for room in ("train", "experiment")
+    for file in sorted((ROOT / room).glob("*.py"))
+    if file.name != "settings.py"  # there it is checked, which is no use
+]
+
+
+def read_somewhere() -> set[str]:
+    trees = [ast.parse(file.read_text()) for file in READERS]
+    return {node.attr for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+
+
+@pytest.mark.parametrize("settings", [TrainConfig, TrainerConfig])
+def test_every_setting_is_read_somewhere(settings):
+    assert {field.name for field in dataclasses.fields(settings)} <= read_somewhere()
+
+
+def test_lightning_is_known_to_this_room_alone():
+    outside = [file for file in ROOT.rglob("*.py") if file.parent.name != "train"]
+    assert not [
+        file for file in outside if "import lightning" in file.read_text() or "from lightning" in file.read_text()
+    ]
+
+
+def test_asking_for_a_process_loads_no_lightning():
+    script = "import sys, hqlt_lab.train.apart; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"torch", "lightning"} & set(loaded)
