@@ -18,7 +18,7 @@ from hqlt_lab.registry.build import build, split
 from hqlt_lab.registry.entries import Entry, available, describe, find, register, temporarily
 from hqlt_lab.registry.kinds import KINDS, Kind
 from hqlt_lab.registry.options import Option, fits, options, spelled
-from hqlt_lab.registry.outside import include, included
+from hqlt_lab.registry.outside import hand_on, include, included
 from hqlt_lab.registry.settings import sentences, settings_from, too_small
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "describe",
     "find",
     "fits",
+    "hand_on",
     "include",
     "included",
     "options",

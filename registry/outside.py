@@ -5,16 +5,20 @@ Three ways in, all chosen by whoever starts the program and none from inside a Y
     an entry point           [project.entry-points."hqlt_lab.components"]   in an installed package
     the working folder       [tool.hqlt_lab] with = ["my_rule.py"]          in its pyproject.toml
     the command line         hqlt --with my_rule.py ...                     or include("my_rule.py") in Python
+
+The command line leaves its files in the variable HQLT_WITH, so that the processes it starts know them too.
 """
 
 import importlib.metadata
 import importlib.util
+import os
 import sys
 import tomllib
 from pathlib import Path
 
 from hqlt_lab.errors import RegistryError
 
+INHERITED = "HQLT_WITH"
 _included: dict[Path, str] = {}
 _declared_in: set[Path] = set()
 
@@ -40,6 +44,13 @@ def include(file: str | Path) -> None:
         raise
 
 
+def hand_on(files: list[Path]) -> None:
+    """Include these files here and in every process that is started from here."""
+    for file in files:
+        include(file)
+    os.environ[INHERITED] = os.pathsep.join(str(file) for file in included())
+
+
 def included() -> list[Path]:
     """The files that were included so far."""
     return list(_included)
@@ -51,6 +62,8 @@ def load_declared() -> None:
     if not _declared_in:
         for point in importlib.metadata.entry_points(group="hqlt_lab.components"):
             point.load()
+        for file in filter(None, os.environ.get(INHERITED, "").split(os.pathsep)):
+            include(file)
     if folder not in _declared_in:
         _declared_in.add(folder)
         for file in _listed_in(folder / "pyproject.toml"):

@@ -22,10 +22,9 @@ def before(
     ] = None,
 ) -> None:
     """Ablations of hybrid quadratic-linear transformers: compose, check, train, compare."""
-    from hqlt_lab.registry import include
+    from hqlt_lab.registry import hand_on
 
-    for file in outside or []:
-        include(file)
+    hand_on(outside or [])
 
 
 app.command("list")(components.list_parts)

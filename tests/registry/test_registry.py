@@ -197,3 +197,11 @@ def run(code, folder):
 def test_a_shelf_that_is_first_opened_temporarily_is_not_forgotten(tmp_path):
     code = "\nwith registry.temporarily():\n    registry.available('timing')\nprint(registry.available('timing'))"
     assert "synchronous" in run(code, tmp_path)
+
+
+def test_files_are_handed_on_to_processes_that_are_started_from_here(tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text(PART)
+    monkeypatch.setenv("HQLT_WITH", "")
+    registry.hand_on([tmp_path / "mine.py"])
+    (tmp_path / "elsewhere").mkdir()
+    assert "mine" in run("print(registry.available('timing'))", tmp_path / "elsewhere")

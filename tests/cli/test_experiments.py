@@ -1,0 +1,93 @@
+"""plan, train and schema, as a newcomer types them."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hqlt_lab.cli.words import in_bytes, in_numbers, in_time
+
+HQLT = Path(sys.executable).parent / "hqlt"
+FILE = """
+question: Does it run?
+task: {name: parity, train_length: [3, 8], test_length: [8, 12], eval_size: 16}
+model: {width: 8, heads: 2, layers: 1, mlp_width: 8, timing: {name: synchronous, window: 2}, positions: none}
+train: {steps: 4, batch_size: 4, valid_every: 2, checkpoint_every: 2}
+arms: {one: {}, two: {model.mixer: sum}}
+tune: {train.lr: {low: 1e-4, high: 1e-2, log: true, trials: 5}}
+seeds: 2
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "question.yaml").write_text(FILE)
+    return tmp_path
+
+
+def hqlt(folder, *words, code=0):
+    done = subprocess.run(
+        [HQLT, *words], cwd=folder, capture_output=True, text=True, env=os.environ | {"COLUMNS": "160"}
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stdout if code == 0 else done.stderr
+
+
+def test_plan_tells_what_would_be_trained_and_what_it_costs(folder):
+    told = hqlt(folder, "plan", "question.yaml")
+    assert "Does it run?" in told and "4 cells" in told and "a rough estimate" in told
+    assert "Not listed: 5 points of train.lr per arm, searched from 0.0001 to 0.01." in told
+    assert not (folder / "runs").exists()
+
+
+def test_plan_can_be_probed_and_read_by_programs(folder):
+    assert "a rough estimate" not in hqlt(folder, "plan", "question.yaml", "--probe", "--only", "arm=two")
+    (cell,) = json.loads(hqlt(folder, "plan", "question.yaml", "--only", "arm=two,seed=1", "--json"))
+    assert cell["model"]["mixer"] == {"name": "sum"} and cell["seed"] == 1 and len(cell["key"]) == 16
+
+
+def test_train_trains_one_cell_and_again_shows_it(folder):
+    told = hqlt(folder, "train", "question.yaml", "--only", "arm=two")
+    assert "two, seed 0 (the first of 2 that match)" in told and "step 2 of 4" in told
+    assert "test/normalised_accuracy" in told and "done at step 4" in told
+    again = hqlt(folder, "train", "question.yaml", "--only", "arm=two")
+    assert "step 2 of 4" not in again and "done at step 4" in again
+    assert "step 2 of 4" in hqlt(folder, "train", "question.yaml", "--only", "arm=two", "--again")
+
+
+def test_train_can_be_changed_from_the_command_line(folder):
+    assert "done at step 2" in hqlt(folder, "train", "question.yaml", "--set", "train.steps=2")
+
+
+def test_schema_is_printed_or_written(folder):
+    assert json.loads(hqlt(folder, "schema"))["title"] == "hqlt_lab experiment"
+    assert "yaml-language-server: $schema=s.json" in hqlt(folder, "schema", "--into", "s.json")
+    assert json.loads((folder / "s.json").read_text())["properties"]["train"]["properties"]["lr"]["default"] == 1e-3
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("plan", "nowhere.yaml"), "nowhere.yaml: cannot be read (No such file or directory)."),
+        (
+            ("plan", "question.yaml", "--set", "train.step=3"),
+            "train.step: there is no such setting. Did you mean 'steps'?",
+        ),
+        (
+            ("train", "question.yaml", "--only", "arm=tow"),
+            "--only arm=tow: there is no such value. Did you mean 'two'?",
+        ),
+    ],
+)
+def test_a_mistake_is_a_sentence_and_an_exit_code(folder, words, says):
+    assert says in hqlt(folder, *words, code=1)
+
+
+def test_numbers_are_for_people():
+    assert [in_time(s) for s in (42.4, 170, 9000, 4e5)] == ["42.4 s", "2.83 min", "2.5 h", "4.63 d"]
+    assert [in_bytes(b) for b in (12, 34500, 1.2e9)] == ["12 B", "34.5 kB", "1.2 GB"]
+    assert [in_numbers(n) for n in (950, 595392, 1465750528)] == ["950", "595k", "1.47B"]
