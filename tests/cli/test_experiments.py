@@ -1,16 +1,15 @@
 """plan, train and schema, as a newcomer types them."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
+from contextlib import chdir
 
 import pytest
+from typer.testing import CliRunner
 
+from hqlt_lab.cli.app import app
 from hqlt_lab.cli.words import in_bytes, in_numbers, in_time
+from hqlt_lab.errors import HqltError
 
-HQLT = Path(sys.executable).parent / "hqlt"
 FILE = """
 question: Does it run?
 task: {name: parity, train_length: [3, 8], test_length: [8, 12], eval_size: 16}
@@ -29,12 +28,11 @@ def folder(tmp_path):
 
 
 def hqlt(folder, *words, code=0):
-    done = subprocess.run(
-        [HQLT, *words], cwd=folder, capture_output=True, text=True, env=os.environ | {"COLUMNS": "160"}
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    return done.stdout if code == 0 else done.stderr
+    """In this process, which has loaded Lightning once; `main` makes a sentence of the lab's errors."""
+    with chdir(folder):
+        done = CliRunner().invoke(app, words, env={"COLUMNS": "160"})
+    assert isinstance(done.exception, HqltError) == bool(code), done.output
+    return str(done.exception) if code else done.output
 
 
 def test_plan_tells_what_would_be_trained_and_what_it_costs(folder):
