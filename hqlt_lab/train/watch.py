@@ -51,7 +51,7 @@ class Watch(Callback):
         if step % train.checkpoint_every == 0 or self.progress.finished or asked:
             self.clock.lap(learning=False)
             save_last(trainer, self.folder)
-        if asked and not self.progress.finished:
+        if asked:
             raise Interrupted(f"The run was stopped and saved at step {step}. Run the same command again to go on.")
 
     def speed(self, learner: Learner, step: int) -> Metrics:
