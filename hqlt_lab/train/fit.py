@@ -43,6 +43,7 @@ def fit_here(cell: Cell, folder: Path, record: Record = ignore) -> Outcome:
     return read_outcome(folder) or train(cell, folder, record)
 
 
+@quiet()
 def train(cell: Cell, folder: Path, record: Record) -> Outcome:
     """Go on from where the folder is."""
     task = build("task", cell.task)
@@ -50,7 +51,7 @@ def train(cell: Cell, folder: Path, record: Record) -> Outcome:
     start = start_from(folder, cell)
     learner = Learner(build_model(cell, task), task, cell, start.progress)
     watch = Watch(cell, folder, start.progress, record)
-    with quiet(), learner.interruption:
+    with learner.interruption:
         trainer = trainer_for(cell, start.step if start.progress.finished else cell.train.steps, folder, watch)
         try:
             trainer.fit(learner, ckpt_path=start.checkpoint, weights_only=True)
