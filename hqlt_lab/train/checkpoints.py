@@ -59,6 +59,15 @@ def sign(checkpoint: dict[str, Any], cell: Cell, progress: Progress) -> None:
     checkpoint |= {"cell": json.dumps(cell.as_dict()), "progress": asdict(progress)}
 
 
+def recount(checkpoint: dict[str, Any], pieces: int) -> None:
+    """Let Lightning count in the pieces of today, so that a run may go on with others than it was saved with."""
+    done = checkpoint["global_step"] * pieces
+    progress = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]
+    for counts in (progress["total"], progress["current"]):
+        # saved at the end of a piece, which Lightning counts as complete only afterwards
+        counts |= {"ready": done, "started": done, "processed": done, "completed": done - 1}
+
+
 def start_from(folder: Path, cell: Cell) -> Start:
     """The newest checkpoint that can be read, or the very beginning."""
     notes: list[str] = []

@@ -7,7 +7,6 @@ Called again with the same folder, it goes on from the last checkpoint, or retur
 
 from pathlib import Path
 
-import torch
 from lightning.pytorch import Trainer
 
 from hqlt_lab.experiment.cell import Cell
@@ -18,7 +17,7 @@ from hqlt_lab.registry import build
 from hqlt_lab.tasks._base import Task
 from hqlt_lab.train.apart import fit_apart
 from hqlt_lab.train.batches import check_shares
-from hqlt_lab.train.checkpoints import BEST, start_from, tidy
+from hqlt_lab.train.checkpoints import BEST, read, start_from, tidy
 from hqlt_lab.train.claim import claim
 from hqlt_lab.train.guard import Diverged, keep_batch
 from hqlt_lab.train.learner import Learner
@@ -44,6 +43,7 @@ def fit_here(cell: Cell, folder: Path, record: Record = ignore) -> Outcome:
     return read_outcome(folder) or train(cell, folder, record)
 
 
+@quiet()
 def train(cell: Cell, folder: Path, record: Record) -> Outcome:
     """Go on from where the folder is."""
     task = build("task", cell.task)
@@ -51,7 +51,7 @@ def train(cell: Cell, folder: Path, record: Record) -> Outcome:
     start = start_from(folder, cell)
     learner = Learner(build_model(cell, task), task, cell, start.progress)
     watch = Watch(cell, folder, start.progress, record)
-    with quiet(), learner.interruption:
+    with learner.interruption:
         trainer = trainer_for(cell, start.step if start.progress.finished else cell.train.steps, folder, watch)
         try:
             trainer.fit(learner, ckpt_path=start.checkpoint, weights_only=True)
@@ -77,7 +77,7 @@ def tested(trainer: Trainer, learner: Learner, watch: Watch) -> Outcome:
     """The end of a run that went well."""
     chosen = learner.progress.last
     if learner.cell.train.report == "best_valid":
-        learner.load_state_dict(torch.load(watch.folder / BEST, weights_only=True)["state_dict"])
+        learner.load_state_dict(read(watch.folder / BEST)["state_dict"])
         chosen = learner.progress.best
     learner.to(trainer.strategy.root_device)  # Lightning has moved it away
     found = measure(trainer, learner, "test")

@@ -18,7 +18,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.tasks._base import Task
 from hqlt_lab.train.batches import Piece, Pieces
-from hqlt_lab.train.checkpoints import sign
+from hqlt_lab.train.checkpoints import recount, sign
 from hqlt_lab.train.guard import guard
 from hqlt_lab.train.interrupt import Interruption
 from hqlt_lab.train.optimiser import adamw
@@ -70,6 +70,9 @@ class Learner(LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         sign(checkpoint, self.cell, self.progress)
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        recount(checkpoint, self.cell.train.accumulate)
 
 
 def reseed(device: torch.device, *place: int) -> None:

@@ -21,6 +21,7 @@ def world() -> int:
 
 def summed(value: Tensor) -> Tensor:
     """The sum over all processes; all of them must ask."""
+    total = value.clone()
     if together():
-        dist.all_reduce(value)
-    return value
+        dist.all_reduce(total)
+    return total

@@ -10,12 +10,14 @@ from typing import Any
 import torch
 from lightning.pytorch import Callback, Trainer
 
+from hqlt_lab.errors import ConfigError
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.experiment.settings import TrainerConfig
 
 PRECISION: dict[str, Any] = {"32": "32-true", "64": "64-true"}
 KNOWN = (
     r"`isinstance\(treespec, LeafSpec\)` is deprecated",  # Lightning 2.6 with torch 2.13, several processes
+    r"`torch.jit.script_method` is deprecated",  # torch 2.13, when it first compiles
     r"Mismatch dtype between input and weight.*Cannot dispatch to fused",  # norms keep 32 bits in mixed precision
 )
 
@@ -46,8 +48,11 @@ def trainer_for(cell: Cell, steps: int, folder: Path, watch: Callback) -> Traine
 
 def precision(settings: TrainerConfig) -> Any:
     """The name that Lightning has for it."""
+    gpu = settings.accelerator != "cpu" and torch.cuda.is_available()
+    if settings.precision == "16-mixed" and not gpu:  # Lightning would take another one
+        raise ConfigError("trainer.precision: '16-mixed' needs a GPU. Use 'bf16-mixed', '32' or 'auto'.")
     if settings.precision == "auto":
-        return "bf16-mixed" if settings.accelerator != "cpu" and torch.cuda.is_available() else "32-true"
+        return "bf16-mixed" if gpu else "32-true"
     return PRECISION.get(settings.precision, settings.precision)
 
 

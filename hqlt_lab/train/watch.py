@@ -51,7 +51,7 @@ class Watch(Callback):
         if step % train.checkpoint_every == 0 or self.progress.finished or asked:
             self.clock.lap(learning=False)
             save_last(trainer, self.folder)
-        if asked and not self.progress.finished:
+        if asked:
             raise Interrupted(f"The run was stopped and saved at step {step}. Run the same command again to go on.")
 
     def speed(self, learner: Learner, step: int) -> Metrics:
@@ -64,13 +64,14 @@ class Watch(Callback):
     def validate(self, trainer: Trainer, learner: Learner, step: int) -> None:
         """Measure, remember the best, and see whether this is the end."""
         valid, short = measure(trainer, learner, "valid"), measure(trainer, learner, "short")
-        valid |= {f"valid/short_{name[6:]}": value for name, value in short.items() if name.count("/") == 1}
+        totals = {name: value for name, value in short.items() if name.count("/") == 1}
+        valid |= {name.replace("short/", "valid/short_"): value for name, value in totals.items()}
         self.tell(trainer, step, valid)
         improved = self.progress.improve(valid | {"train/loss": learner.curves["train/loss"]}, self.cell)
         if solved(self.progress.last, self.cell):
             self.finish_early(trainer, step)
         self.progress.finished |= step == self.cell.train.steps
-        if improved and "best" in (self.cell.train.keep, self.cell.train.report.removesuffix("_valid")):
+        if improved and (self.cell.train.keep == "best" or self.cell.train.report == "best_valid"):
             save_best(trainer, self.folder)
 
     def finish_early(self, trainer: Trainer, step: int) -> None:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import hqlt_lab as lab
-from hqlt_lab.errors import TrainingError
+from hqlt_lab.errors import ConfigError, TrainingError
 from hqlt_lab.tasks._base import Batch
 from hqlt_lab.train.fit import fit
 from hqlt_lab.train.score import score
@@ -97,5 +97,7 @@ def test_a_compiled_model_learns_the_same(tmp_path):
     assert compiled.metrics == pytest.approx(plain.metrics, rel=1e-3)
 
 
-def test_half_precision_runs(folder):
+def test_half_precision_runs_and_is_never_another_than_asked_for(folder):
     assert fit(tiny(steps=2, precision="bf16-mixed"), folder).status == "done"
+    with pytest.raises(ConfigError, match="'16-mixed' needs a GPU"):
+        fit(tiny(steps=2, precision="16-mixed"), folder.with_name("other"))

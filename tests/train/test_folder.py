@@ -1,6 +1,7 @@
 """A folder belongs to one cell, and what is damaged in it is noticed."""
 
 import dataclasses
+import json
 
 import pytest
 import torch
@@ -33,9 +34,11 @@ def test_a_checkpoint_of_another_cell_is_refused(folder, tmp_path):
         fit(tiny(seed=1), tmp_path / "other")
 
 
-def test_a_run_may_go_on_with_another_name_or_another_way_to_compute(folder):
-    broken_off(folder)
-    fit(dataclasses.replace(tiny(accumulate=3, log_every=2), arm="renamed"), folder)
+def test_a_run_may_go_on_with_another_name_and_other_pieces(folder, tmp_path):
+    fit(tiny(precision="64"), tmp_path / "straight")
+    broken_off(folder, step=4, precision="64", accumulate=2)
+    fit(dataclasses.replace(tiny(precision="64", accumulate=3, log_every=2), arm="renamed"), folder)
+    torch.testing.assert_close(weights(folder), weights(tmp_path / "straight"))
 
 
 def cut(file):
@@ -74,8 +77,6 @@ def test_with_both_checkpoints_damaged_it_starts_again(folder):
 
 
 def test_checkpoints_can_be_read_without_trusting_them_and_tell_their_cell(folder):
-    import json
-
     broken_off(folder)
     stored = torch.load(folder / "last.ckpt", weights_only=True)
     assert cell_from(json.loads(stored["cell"])).as_dict() == json.loads(json.dumps(tiny().as_dict()))

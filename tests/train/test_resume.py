@@ -74,7 +74,14 @@ def test_a_finished_folder_returns_at_once(folder):
     assert not again
 
 
-def test_a_run_that_died_before_its_test_is_only_tested(folder, tmp_path):
+def test_a_run_that_is_asked_to_stop_in_its_last_step_is_only_tested_later(folder):
+    with pytest.raises(Interrupted, match="saved at step 12"):
+        fit(tiny(), folder, Notebook(stop_at=11))
+    again = Notebook()
+    assert fit(tiny(), folder, again).status == "done" and len(again) == 1
+
+
+def test_a_run_that_died_before_its_test_is_only_tested(folder):
     cell = tiny(stop_at=-1000.0, checkpoint_every=6)  # solved at the first validation, in the step of a checkpoint
     whole = fit(cell, folder)
     (folder / "outcome.json").unlink()

@@ -9,7 +9,7 @@ import hqlt_lab as lab
 from hqlt_lab.errors import ConfigError
 from hqlt_lab.experiment.settings import TrainConfig
 from hqlt_lab.train.batches import Pieces
-from hqlt_lab.train.fit import fit
+from hqlt_lab.train.fit import fit, fit_here
 from hqlt_lab.train.optimiser import groups
 from hqlt_lab.train.schedule import factor
 from tests.train.conftest import Notebook, tiny, weights
@@ -60,8 +60,6 @@ def test_pieces_add_up_to_one_batch(tmp_path):
 
 def test_a_batch_that_does_not_go_round_is_refused(folder):
     with pytest.raises(ConfigError, match="12 sequences do not divide over 5 devices on 1 nodes, in 3 pieces each"):
-        from hqlt_lab.train.fit import fit_here
-
         fit_here(tiny(devices=5, accumulate=3), folder)
 
 
