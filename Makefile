@@ -1,5 +1,6 @@
 # make demo    install and run the smallest ablation
 # make test    install and run the tests
+# make bench   speed, as ratios measured in one run
 # make check   lint, format, types, quick tests: before a commit
 
 PYTHON ?= python3.11
@@ -12,7 +13,7 @@ CORES  := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 
 export MLFLOW_DISABLE_TELEMETRY = true
 .DELETE_ON_ERROR:
-.PHONY: demo test test-slow check types clean
+.PHONY: demo test test-slow check bench types clean
 
 # stamps live inside .venv: deleting it resets them; every pip call carries the constraints
 $(VENV)/base: $(SPEC)
@@ -40,6 +41,9 @@ test: $(VENV)/dev
 
 test-slow: $(VENV)/dev
 	$(BIN)/python -m pytest -q -m "slow and not gpu"
+
+bench: $(VENV)/dev
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/train_overhead.py
 
 check: $(VENV)/dev types
 	$(BIN)/ruff check .

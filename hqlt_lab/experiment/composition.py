@@ -73,8 +73,8 @@ def first_read(delay: int, hold: int | None) -> int:
 
 def unknown_metrics(task: Any, measure: MeasureConfig) -> Sentences:
     """Metrics are split/name, with the names of the task."""
-    known = [f"valid/{name}" for name in task.measures]
-    known += [f"test/{name}" for name in task.measures] + ["valid/short_accuracy", "valid/short_normalised_accuracy"]
+    names = [*task.measures, "loss"]
+    known = [f"{split}{name}" for split in ("valid/", "test/", "valid/short_") for name in names]
     asked = {"measure.select": [measure.select], "measure.report": measure.report}
     return [
         f"{place}: there is no metric {metric!r}.{did_you_mean(metric, known)} Metrics: {listed(known)}."
