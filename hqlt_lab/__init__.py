@@ -10,7 +10,12 @@ Names load on first use, so that `import hqlt_lab` costs nothing.
 """
 
 import importlib.util
+import os
 from typing import Any
+
+# Threads that wait for each other sleep.  By default they spin, and where two programs share the cores a step was
+# seen to take 30 times as long.  Read when torch is loaded; a value that is set already stays.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 if importlib.util.find_spec("hqlt_lab.registry") is None:
     raise ImportError(
