@@ -32,6 +32,27 @@ def any_split_is_the_whole(subject: Subject) -> None:
             streams_like_a_whole(model, f"timing {timing['name']}, ", ([5, 6], [3, 1, 7], [1] * 11))
 
 
+def leaves_the_given_state_alone(subject: Subject) -> None:
+    """A state can be gone on from twice."""
+    for timing in subject.timings():
+        model, x = subject.model(timing=timing), noise(2, 9, 8)
+        _, state = model(x[:, :5])
+        before = [tensor.clone() for tensor in tensors(state)]
+        with torch.no_grad():
+            model(x[:, 5:], state)
+        for one, other in zip(tensors(state), before, strict=True):
+            same(f"timing {timing['name']}: the state that was handed over", one, other, 0.0)
+
+
+def rows_know_nothing_of_each_other(subject: Subject) -> None:
+    """Each row of a batch is answered as if it were alone."""
+    for timing in subject.timings():
+        model, x = subject.model(timing=timing), noise(3, 7, 8)
+        together, _ = model(x)
+        for row in range(3):
+            same(f"timing {timing['name']}: row {row} alone", model(x[row : row + 1])[0], together[row : row + 1])
+
+
 def streams_like_a_whole(model: SequenceModel, where: str, splits: tuple[list[int], ...]) -> None:
     x = noise(2, sum(splits[0]), model.config.width)
     whole, state = model(x)
@@ -75,6 +96,8 @@ def own_initialisation_survives(subject: Subject) -> None:
     one, other = (build(subject.kind, subject.spec, width=8, heads=2) for _ in range(2))
     if not isinstance(one, nn.Module):
         return
+    if not hasattr(one, "reset_parameters"):
+        no_weights_of_its_own(one)
     pairs = zip(one.named_parameters(), other.parameters(), composed.parameters(), strict=True)
     for (name, first), second, now in pairs:
         if torch.equal(first, second) and not torch.equal(first.double(), now):
@@ -84,6 +107,13 @@ def own_initialisation_survives(subject: Subject) -> None:
         reset(one, f"blocks.0.memory.{subject.kind}", seed=0)
         for name, value in one.named_parameters(recurse=False):
             same(f"{name} after composition", before[name], value.double(), 1e-6)
+
+
+def no_weights_of_its_own(part: nn.Module) -> None:
+    """Torch draws a linear map's weights within a bound; larger ones were drawn by the part, and would be drawn anew."""
+    for path, module in part.named_modules():
+        if isinstance(module, nn.Linear) and module.weight.abs().max() > module.in_features**-0.5:
+            raise Broken(f"{path}.weight was drawn by the constructor and is overwritten: use reset_parameters().")
 
 
 def crosses_with_every_part(subject: Subject) -> Iterator[Line]:

@@ -14,7 +14,14 @@ from hqlt_lab.registry import build
 
 def scan_is_the_reference(subject: Subject) -> None:
     """The fast way equals one step at a time: reads, state and all gradients, from any state, at odd lengths."""
-    for length, hold, some_unreal in ((1, None, False), (7, 3, True), (9, 4, False), (2 * CHUNK + 3, None, True)):
+    cases = (
+        (1, None, False),
+        (7, 3, True),
+        (9, 4, False),
+        (2 * CHUNK + 3, None, True),
+        (2 * CHUNK + 3, CHUNK + 6, True),
+    )
+    for length, hold, some_unreal in cases:
         rule = build("update_rule", subject.spec, width=8, heads=2).double()
         inputs, real = example(rule, length, some_unreal)
         fast, slow = (run(scan, inputs, hold, real) for scan in (rule.scan, rule.reference))
@@ -25,13 +32,13 @@ def scan_is_the_reference(subject: Subject) -> None:
 
 def an_empty_memory_reads_zero(subject: Subject) -> None:
     """Before any pair was written, the answer is 0 to the last bit."""
-    timing = {"name": "delayed_stream", "window": WINDOW}
-    model = subject.model(timing=timing, mixer="fw_only")
-    answer, _ = model.memories[0](noise(2, 2 * WINDOW, 8))
-    if answer[:, :WINDOW].abs().max() > 0:
-        raise Broken(f"delayed by {WINDOW} tokens, the first {WINDOW} answers are not 0.")
-    if not answer[:, WINDOW:].abs().max() > 0:
-        raise Broken("the memory answers 0 even after it was written.")
+    for name in ("delayed_stream", "delayed_chunk"):
+        model = subject.model(timing={"name": name, "window": WINDOW}, mixer="fw_only")
+        answer, _ = model.memories[0](noise(2, 2 * WINDOW, 8))
+        if answer[:, :WINDOW].abs().max() > 0:
+            raise Broken(f"timing {name}: before any token arrives, the answers are not 0.")
+        if not answer[:, WINDOW:].abs().max() > 0:
+            raise Broken(f"timing {name}: the memory answers 0 even after it was written.")
 
 
 def gates_are_in_range(subject: Subject) -> None:
@@ -47,7 +54,7 @@ def gates_are_in_range(subject: Subject) -> None:
 
 def example(rule: Any, length: int, some_unreal: bool) -> tuple[dict[str, Any], Tensor | None]:
     """Unit keys, gates the rule makes itself, and a state it has come to."""
-    features = build("feature_map", rule.feature_map)
+    features = build("feature_map", rule.feature_map, width=8, heads=2).double()
     x = noise(2, length, 8, seed=1)
     q, k = features(noise(2, 2, length, 4, seed=2)), features(noise(2, 2, length * rule.writes, 4, seed=3))
     v = noise(2, 2, length * rule.writes, 4, seed=4)

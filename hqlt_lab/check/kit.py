@@ -32,7 +32,9 @@ OF_ITS_KIND: dict[str, tuple[Check, ...]] = {
 }
 OF_ALL: tuple[Check, ...] = (
     for_all.reads_only_the_past,
+    for_all.rows_know_nothing_of_each_other,
     for_all.any_split_is_the_whole,
+    for_all.leaves_the_given_state_alone,
     for_all.keeps_the_dtype,
     for_all.every_parameter_learns,
     for_all.own_initialisation_survives,

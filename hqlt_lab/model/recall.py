@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from hqlt_lab.model.state import Tokens, last
 from hqlt_lab.ops.schedule import Schedule
-from hqlt_lab.ops.steps import each
+from hqlt_lab.ops.steps import each, precise
 
 
 class Steps(NamedTuple):
@@ -48,24 +48,27 @@ def recall(
 
     `seen` ends with the tokens of q; `gates` are theirs; `count` [B] is how many tokens came before (None: none did).
     """
-    length, hold = q.shape[2], schedule.hold
+    length, hold, dtype = q.shape[2], schedule.hold, q.dtype
     again = 0 if hold is None or count is None else hold - 1
-    q = feature_map(q) * q.shape[-1] ** -0.5
+    # features in float32 at least: a unit key rounded to bfloat16 is not one, and with beta = 2 the memory would grow
+    q = feature_map(precise(q)) * q.shape[-1] ** -0.5
     steps, place = arrivals(schedule, last(q, length + again), seen, gates, rule.writes, count, again)
-    steps = steps._replace(k=feature_map(steps.k))
+    steps = steps._replace(k=feature_map(precise(steps.k)))
     if hold is None:
-        return rule.scan(*steps[:4], state, None, steps.real)
+        read, state = rule.scan(*steps[:4], state, None, steps.real)
+        return read.to(dtype), state
     end = place[:, -1:] + 1
     unfinished = place >= end // hold * hold  # a stretch waits for its last token; nobody reads it before
     real = ~unfinished if steps.real is None else steps.real & ~unfinished
     if not again:
-        return rule.scan(*steps[:4], state, hold, real)
+        read, state = rule.scan(*steps[:4], state, hold, real)
+        return read.to(dtype), state
     waiting = place[:, again, None] % hold  # [B, 1] tokens of the stretch that were there before this call
     there = again - waiting + torch.arange(length + again, device=q.device)
     inside = there < length + again
     steps = steps._replace(real=real).moved(there.clamp(max=length + again - 1), inside)
     read, state = rule.scan(*steps[:4], state, hold, steps.real)
-    return moved(read, waiting + torch.arange(length, device=q.device)), state
+    return moved(read, waiting + torch.arange(length, device=q.device)).to(dtype), state
 
 
 def arrivals(

@@ -48,6 +48,8 @@ class SequenceModel(nn.Module):
 
     def encode(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """Embedded tokens to the vectors that the head reads."""
+        if x.shape[1] == 0:
+            raise ValueError("The text has no tokens.")
         if self.positions is not None:
             seen = torch.zeros(1, dtype=torch.long, device=x.device) if state is None else state[0].count
             x = self.positions.embed(x, seen[:, None] + torch.arange(x.shape[1], device=x.device))

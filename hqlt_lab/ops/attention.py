@@ -59,7 +59,7 @@ def _attend_bands(q: Tensor, k: Tensor, v: Tensor, schedule: Schedule, span: int
     t = first + torch.arange(wide, device=q.device)
     s = first + torch.arange(-before, wide, device=q.device)
     sees = schedule.softmax_sees_at(t[..., :, None], s[..., None, :])  # [B or 1, N, wide, reach]
-    scores = (q @ k) * q.shape[-1] ** -0.5
+    scores = (q * q.shape[-1] ** -0.5) @ k  # scaled before the product: float16 overflows early
     scores = scores.masked_fill(~sees[:, None], -torch.inf)
     return (scores.softmax(-1).to(v.dtype) @ v.mT).flatten(2, 3)[:, :, :length]
 

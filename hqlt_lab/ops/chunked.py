@@ -90,7 +90,8 @@ def chunked(
         k, gates = neutral_where_unreal(precise(k), each(precise, gates), real, writes)
         q, k, v = grid.lay(precise(q), 1), grid.lay(k, writes), grid.lay(precise(v), writes)
         gates = each(lambda gate: grid.lay(gate, writes), gates)
-        fade = None if gates.log_keep is None else gates.log_keep.double().cumsum(-1)  # [B, H, N, L]
+        # a keep of exactly 0 would be -inf, and the difference of two of them no number
+        fade = None if gates.log_keep is None else gates.log_keep.double().clamp(min=-1e4).cumsum(-1)  # [B, H, N, L]
         new, weight = _solve(k, v, gates, fade)
         states, new, state = _carry(k, new, weight, fade, state)
         if hold is not None and grid.stretch == min(hold, tokens):  # all of a stretch read the state before it

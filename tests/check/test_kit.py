@@ -105,6 +105,49 @@ def test_a_rule_that_writes_what_is_not_there_fails_the_empty_memory():
     assert "an empty memory reads zero" in failed_lines("update_rule", "hallucinating")
 
 
+def test_a_rule_that_does_not_know_hold_is_told():
+    @register("update_rule", "impatient")
+    class Impatient(Delta):
+        def reference(self, q, k, v, gates, state, hold, real):
+            return super().reference(q, k, v, gates, state, None, real)
+
+        def scan(self, q, k, v, gates, state, hold, real):
+            return super().scan(q, k, v, gates, state, None, real)
+
+    assert "an empty memory reads zero" in failed_lines("update_rule", "impatient")
+
+
+def test_a_rule_that_looks_at_other_rows_is_told():
+    @register("update_rule", "nosy")
+    class Nosy(Delta):
+        def gates(self, x):
+            return super().gates(x + x.mean(0, keepdim=True))
+
+    assert failed_lines("update_rule", "nosy") == {"rows know nothing of each other"}
+
+
+def test_a_rule_that_changes_the_state_it_was_given_is_told():
+    @register("update_rule", "careless")
+    class Careless(Delta):
+        def scan(self, q, k, v, gates, state, hold, real):
+            done = super().scan(q, k, v, gates, state, hold, real)
+            if state is not None and not torch.is_grad_enabled():
+                state.mul_(0)
+            return done
+
+    assert failed_lines("update_rule", "careless") == {"leaves the given state alone"}
+
+
+def test_weights_drawn_in_the_constructor_alone_are_told():
+    @register("update_rule", "drawn")
+    class Drawn(Delta):
+        def __init__(self, width, heads):
+            super().__init__(width, heads)
+            torch.nn.init.uniform_(self.to_beta.weight, 5, 6)
+
+    assert failed_lines("update_rule", "drawn") == {"own initialisation survives"}
+
+
 def test_a_rule_that_grows_by_itself_is_told():
     @register("update_rule", "growing")
     class Growing(GatedDelta):

@@ -67,6 +67,22 @@ def joined(one, other):
     return one
 
 
+def test_parity_in_bfloat16_does_not_make_the_memory_grow():
+    """Keys that are unit vectors only up to rounding would blow up under 2,000 reflections."""
+    model = build_model(width=64, heads=1, layers=1, update_rule={"name": "delta", "max_beta": 2}, mixer="fw_only")
+    memory = model.memories[0]
+    x = torch.randn(1, 1, 64).expand(1, 2000, 64)
+    with torch.no_grad():
+        memory.update_rule.to_beta.weight.copy_(x[0, :1] * 20 / x[0, 0].square().sum())  # beta is 2 all the time
+        states = [memory.to(dtype)(x.to(dtype))[1].fw.abs().max() for dtype in (torch.float32, torch.bfloat16)]
+    assert states[1] < 3 * states[0]
+
+
+def test_a_text_without_tokens_is_refused():
+    with pytest.raises(ValueError, match="The text has no tokens"):
+        build_model(**SMALL)(torch.zeros(1, 0, dtype=torch.long))
+
+
 def test_the_state_has_the_papers_size_and_does_not_grow():
     model = build_model(width=64, heads=2, layers=1, timing={"name": "delayed_stream", "window": 16})
     for length in (5, 200):

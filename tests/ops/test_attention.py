@@ -55,6 +55,11 @@ def test_dense_attention_is_the_formula():
     torch.testing.assert_close(attend_dense(q, k, v, Schedule(window=3)), scores.softmax(-1) @ v)
 
 
+def test_large_scores_do_not_overflow_in_half_precision():
+    q, k, v = (40 * torch.randn(1, 1, 200, 64).half() for _ in range(3))
+    assert attend(q, k, v, Schedule(window=8)).isfinite().all()
+
+
 def test_a_window_costs_what_it_sees(monkeypatch):
     """No matrix of queries times keys is ever made for a window."""
     largest = []

@@ -81,7 +81,7 @@ def test_a_hold_can_be_served_by_any_plain_scan():
     torch.testing.assert_close(reads[:, :, ~writing], chunked(q, k, v, gates, hold=4)[0])
 
 
-@pytest.mark.parametrize("log_keep", [-46.0, -1e4, -1e-9])
+@pytest.mark.parametrize("log_keep", [-46.0, -1e4, -torch.inf, -1e-9])
 def test_keeps_near_zero_over_long_chunks_stay_exact(log_keep):
     q, k, v, gates = example(300, gates=("erase", "write"))
     fade = torch.where(torch.rand(2, 3, 300) < 0.2, log_keep, -1e-3).double()
