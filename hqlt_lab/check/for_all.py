@@ -110,7 +110,7 @@ def own_initialisation_survives(subject: Subject) -> None:
 
 
 def no_weights_of_its_own(part: nn.Module) -> None:
-    """Torch draws a linear map's weights within a bound; larger ones were drawn by the part, and would be drawn anew."""
+    """Torch draws a linear map within a bound; larger weights were drawn by the part, and would be drawn anew."""
     for path, module in part.named_modules():
         if isinstance(module, nn.Linear) and module.weight.abs().max() > module.in_features**-0.5:
             raise Broken(f"{path}.weight was drawn by the constructor and is overwritten: use reset_parameters().")

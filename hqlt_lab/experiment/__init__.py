@@ -3,8 +3,12 @@
 settings      what a run is told besides its task and model: train, trainer, measure
 read          YAML, `extends` and `--set` to one mapping, interpolation unresolved
 change        named changes to it: arms, crossed axes, tuned values
+tune          lists of values, and ranges that are searched
+fill          every default written in, and the way back
+cell          one thing to train, completely told
 experiment    the validated whole
-complaints    everything that is wrong with one composition
+complaints    everything that is wrong with it, gathered
+composition   what is wrong although each part is right: the one place that loads torch
 plan          arms x tuning points x seeds: the cells, each with its key
 json_schema   the same rules for editors
 """

@@ -18,4 +18,5 @@ outcome       what came of it
 files         writing that a crash cannot tear
 ranks         what several processes know together
 trainer       Lightning's Trainer, lean and quiet
+cost          what a cell will cost, estimated or measured
 """
