@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from hqlt_lab.errors import RegistryError, did_you_mean, listed
 from hqlt_lab.registry.kinds import KINDS, kind_named
+from hqlt_lab.registry.outside import forget, included
 from hqlt_lab.registry.shelves import stock
 
 Maker = TypeVar("Maker", bound=Callable[..., Any])
@@ -43,9 +44,10 @@ def register(kind: str, name: str) -> Callable[[Maker], Maker]:
     def note(maker: Maker) -> Maker:
         known = _book.get((kind, name))
         if known is not None and _origin(known) != _origin(maker):
-            raise RegistryError(
-                f"{kind} {name!r} is already registered by {_origin(known)}; {_origin(maker)} needs another name."
+            ours, theirs = sorted(
+                (_origin(known), _origin(maker)), key=lambda origin: not origin.startswith("hqlt_lab.")
             )
+            raise RegistryError(f"{kind} {name!r} is already registered by {ours}; {theirs} needs another name.")
         _book[kind, name] = maker
         return maker
 
@@ -92,12 +94,13 @@ def temporarily() -> Iterator[None]:
     """Forget on leaving whatever was registered inside: for tests."""
     for kind in KINDS:
         stock(kind)  # a shelf that is first opened inside must not be forgotten: its files are imported only once
-    before = dict(_book)
+    before, files = dict(_book), set(included())
     try:
         yield
     finally:
         _book.clear()
         _book.update(before)
+        forget(set(included()) - files)
 
 
 def canonical(name: str) -> str:

@@ -14,12 +14,14 @@ import importlib.util
 import os
 import sys
 import tomllib
+from itertools import count
 from pathlib import Path
 
 from hqlt_lab.errors import RegistryError
 
 INHERITED = "HQLT_WITH"
 _included: dict[Path, str] = {}
+_numbers = count()
 _declared_in: set[Path] = set()
 
 
@@ -30,7 +32,7 @@ def include(file: str | Path) -> None:
         return
     if not path.is_file():
         raise RegistryError(f"--with {file}: there is no such file.")
-    name = f"hqlt_outside_{len(_included)}_{path.stem}"
+    name = f"hqlt_outside_{next(_numbers)}_{path.stem}"  # never used twice: compilers remember modules by name
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise RegistryError(f"--with {file}: a Python file (.py) is needed.")
@@ -49,6 +51,12 @@ def hand_on(files: list[Path]) -> None:
     for file in files:
         include(file)
     os.environ[INHERITED] = os.pathsep.join(str(file) for file in included())
+
+
+def forget(files: set[Path]) -> None:
+    """These files may be included again."""
+    for file in files:
+        sys.modules.pop(_included.pop(file), None)
 
 
 def included() -> list[Path]:

@@ -23,13 +23,15 @@ class Rope(Positions):
         super().__init__()
         if width // heads % 2:
             raise ConfigError(f"name: rope turns pairs of channels, and a head of {width // heads} has an odd number.")
+        if base <= 0:
+            raise ConfigError(f"base: more than 0 is needed, got {base}.")
         self.base = base
 
     def turn(self, u: Tensor, place: Tensor) -> Tensor:
         half = u.shape[-1] // 2
-        # angles in float64 at least from the integers: a bfloat16 place is off by whole tokens after 256
+        # in float64 up to the waves: a bfloat16 place is off by whole tokens, a float32 angle at 100,000 by a hundredth
         speed = self.base ** (-torch.arange(half, device=u.device, dtype=torch.float64) / half)
-        angle = (place[:, None, :, None] * speed).to(torch.promote_types(u.dtype, torch.float32))  # [B, 1, T, K / 2]
-        cos, sin = angle.cos(), angle.sin()
+        angle = place[:, None, :, None] * speed  # [B, 1, T, K / 2]
+        cos, sin = (wave.to(torch.promote_types(u.dtype, torch.float32)) for wave in (angle.cos(), angle.sin()))
         a, b = u[..., :half], u[..., half:]
         return torch.cat([a * cos - b * sin, b * cos + a * sin], -1).to(u.dtype)

@@ -3,8 +3,7 @@
 A rule turns the token stream into gates, once, when a token arrives, and scans (q, k, v, gates) through its memory.
 
 - Linear in the state (almost all are): subclass `LinearRule` and give `gates`.  Chunk-parallel training, streaming,
-delay,
-  hold, micro-steps and documents come with it.
+  delay, hold and micro-steps come with it.
 - Not linear: subclass `StepRule` and give `gates` and `step`.  Everything else comes with it, one step at a time.
 - With a parallel form of its own: override `scan`; the kit compares it with `reference`.
 

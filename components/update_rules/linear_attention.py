@@ -3,13 +3,15 @@
     S_t = S_{t-1} + v_t k_t^T                                    keep 1, erase 0, write 1
     read: S_t q_t / (z_t . q_t),   z_t = z_{t-1} + k_t           normaliser: time
 
-The normaliser is one more value channel that is 1 for every real write: numerator and denominator in one scan, and an
-empty memory reads 0 / eps = 0.  It needs features that are never negative, or the denominator may vanish.
+The normaliser is one more value channel that is 1 for every real write: numerator and denominator in one scan, and
+an empty memory reads 0 / eps = 0.  It needs features that are never negative, or the denominator may vanish.
 
     normaliser: time    divide by what all written keys say of q (Katharopoulos et al. 2020, arXiv:2006.16236)
-    normaliser: none    the plain sum, as newer linear transformers have it normaliser: heads   divide by the current
-    token's keys summed over this and the lower heads.  A mistake: the sum ran over
-                        the wrong axis of the published HQLT code.  Kept so that its numbers can be reproduced.
+    normaliser: none    the plain sum, as newer linear transformers have it
+    normaliser: heads   divide by the current token's keys, summed over this and the lower heads
+
+The last is a mistake: in the published HQLT code the sum ran over the wrong axis.  It is kept so that the published
+numbers can be reproduced.
 
     update_rule: {name: linear_attention, normaliser: none}
 """

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import product
 
 import torch
 from torch import nn
@@ -69,11 +70,12 @@ def streams_like_a_whole(model: SequenceModel, where: str, splits: tuple[list[in
 
 def keeps_the_dtype(subject: Subject) -> None:
     """What comes in as bfloat16 goes out as bfloat16, and the fast weights add up in float32 at least."""
-    for dtype in (torch.float64, torch.float32, torch.bfloat16):
-        model = subject.model().to(dtype)
+    dtypes = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+    for dtype, timing in product(dtypes, subject.timings()):
+        model = subject.model(timing=timing).to(dtype)
         answer, state = model(noise(2, 5, 8).to(dtype))
-        if answer.dtype != dtype:
-            raise Broken(f"{dtype} in, {answer.dtype} out.")
+        if answer.dtype != dtype or not answer.isfinite().all():
+            raise Broken(f"{dtype} in, {answer.dtype} out, or not finite, with timing {timing['name']}.")
         fw = state[0].fw
         if fw is not None and fw.dtype != torch.promote_types(dtype, torch.float32):
             raise Broken(f"with {dtype} the fast weights are {fw.dtype}.")

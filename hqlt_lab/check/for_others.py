@@ -24,7 +24,7 @@ def mixes_what_it_reads(subject: Subject) -> None:
 
 def positions_keep_the_shape(subject: Subject) -> None:
     """Embeddings, queries and keys keep their shape and stay finite, at places before the text too."""
-    part = build("positions", subject.spec, width=8, heads=2)
+    part = build("positions", subject.spec, width=8, heads=2).double()
     place = torch.arange(-3, 4)[None]
     for what, old, new in (
         ("embed", x := noise(2, 7, 8), part.embed(x, place)),
@@ -36,7 +36,7 @@ def positions_keep_the_shape(subject: Subject) -> None:
 
 def positions_are_per_row(subject: Subject) -> None:
     """Rows at different places are treated as if each were alone."""
-    part = build("positions", subject.spec, width=8, heads=2)
+    part = build("positions", subject.spec, width=8, heads=2).double()
     place = torch.stack([torch.arange(7), torch.arange(7) + 40])
     x, u = noise(2, 7, 8), noise(2, 2, 7, 4)
     for row in range(2):
@@ -48,14 +48,14 @@ def positions_are_per_row(subject: Subject) -> None:
 def features_keep_their_promise(subject: Subject) -> None:
     """`unit` and `positive` are true, and the gradient is finite at zero."""
     part = build("feature_map", subject.spec, width=8, heads=2).double()
-    features = part(noise(4, 50, 8) * 3)
-    if features.shape != (4, 50, 8):
-        raise Broken(f"[4, 50, 8] becomes {list(features.shape)}.")
+    features = part(noise(3, 2, 50, 4) * 3)
+    if features.shape != (3, 2, 50, 4):
+        raise Broken(f"[3, 2, 50, 4] becomes {list(features.shape)}.")
     if part.unit and (features.norm(dim=-1) - 1).abs().max() > 1e-3:
         raise Broken("`unit` is declared, and some features have another length than 1.")
     if part.positive and features.min() < 0:
         raise Broken("`positive` is declared, and some features are negative.")
-    zero = torch.zeros(1, 8, dtype=torch.float64, requires_grad=True)
+    zero = torch.zeros(1, 1, 1, 4, dtype=torch.float64, requires_grad=True)
     part(zero).sum().backward()
     if zero.grad is None or not zero.grad.isfinite().all():
         raise Broken("the gradient at zero is not finite.")

@@ -44,10 +44,15 @@ def an_empty_memory_reads_zero(subject: Subject) -> None:
 def gates_are_in_range(subject: Subject) -> None:
     """A linear rule keeps at most everything: log_keep <= 0; and its gates are [B, H, tokens * writes]."""
     rule = build("update_rule", subject.spec, width=8, heads=2).double()
-    gates = rule.gates(noise(3, 5, 8))
+    gates = rule.gates(10 * noise(3, 5, 8))
     for name, gate in zip(gates._fields, gates, strict=True):
         if gate is not None and gate.shape[:3] != (3, 2, 5 * rule.writes):
             raise Broken(f"{name} is {list(gate.shape)} for 3 rows, 2 heads, 5 tokens of {rule.writes} writes.")
+    erase = gates.erase if isinstance(gates, Gates) else None
+    if erase is not None and not (erase.min() >= 0 and erase.max() <= 2):
+        raise Broken(
+            f"erase reaches from {erase.min().item():.2g} to {erase.max().item():.2g}: beyond 0 to 2 it diverges."
+        )
     if isinstance(gates, Gates) and gates.log_keep is not None and gates.log_keep.max() > 0:
         raise Broken(f"log_keep reaches {gates.log_keep.max().item():.2g}: the memory grows by itself.")
 

@@ -7,10 +7,11 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from hqlt_lab.cli.settings import chosen_options
 from hqlt_lab.errors import RegistryError
-from hqlt_lab.registry import KINDS, available, build, describe, options
+from hqlt_lab.registry import KINDS, available, build, describe, options, spelled
 
 KindArgument = Annotated[str | None, typer.Argument(help=f"{', '.join(KINDS)}. Without it: all.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="For programs.")]
@@ -30,7 +31,8 @@ def list_parts(
     table = Table("kind", "name", "idea", box=None, pad_edge=False)
     for one, names in found.items():
         for number, name in enumerate(names):
-            table.add_row("" if number else one, f"[bold]{name}[/bold]", describe(one, name).idea.split(": ", 1)[-1])
+            idea = describe(one, name).idea.split(": ", 1)[-1]
+            table.add_row("" if number else one, Text(name, style="bold"), Text(idea))
     console.print(table)
 
 
@@ -106,7 +108,7 @@ def as_dict(kind: str, name: str) -> dict[str, Any]:
     """A part for programs."""
     entry = describe(kind, name)
     described = {
-        option.name: {"type": str(option).split(": ", 1)[1].split(" = ")[0], "required": option.required}
+        option.name: {"type": spelled(option.type), "required": option.required}
         | ({} if option.required else {"default": option.default})
         for option in options(kind, name).values()
     }

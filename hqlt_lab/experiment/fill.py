@@ -93,7 +93,8 @@ def bare_model(model: Mapping[str, Any]) -> dict[str, Any]:
 def bare_layer(parts: Mapping[str, Any]) -> dict[str, Part]:
     """The parts of one layer that are read, without their defaults."""
     reads = getattr(find("mixer", parts["mixer"]["name"]), "reads", ("fw", "kv"))
-    unread = {"positions"} if "kv" not in reads else set()
+    added = "embed" in vars(find("positions", parts["positions"]["name"]))  # to the input, which both memories see
+    unread = {"positions"} if "kv" not in reads and not added else set()
     unread |= {"update_rule", "feature_map"} if "fw" not in reads else set()
     if "kv" not in reads and parts["timing"]["name"] == "synchronous":
         unread.add("timing")  # its window is the softmax's

@@ -60,7 +60,10 @@ def draw(parameter: Tensor, name: str, seed: int, fill: Callable[[Tensor], Any])
 @contextmanager
 def drawing_from(seed: int, name: str) -> Iterator[None]:
     """Inside, torch's CPU random numbers are a function of (seed, name); outside, nothing has changed."""
-    digest = hashlib.sha256(f"{seed}/{name}".encode()).digest()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int.from_bytes(digest[:8], "little") >> 1)
+    digest, draws = hashlib.sha256(f"{seed}/{name}".encode()).digest(), torch.default_generator
+    before = draws.get_state()
+    draws.manual_seed(int.from_bytes(digest[:8], "little") >> 1)
+    try:
         yield
+    finally:
+        draws.set_state(before)

@@ -112,7 +112,8 @@ class HybridMemory(nn.Module):
         if count is None:
             count = torch.zeros(len(x), dtype=torch.long, device=x.device)
         room = self.room
-        ring = seen if room is None else seen.last(room * self.writes) if room else None
+        ring = seen if room is None else seen.last(room * self.writes).alone() if room else None
+        conv = None if conv is None else tuple(past.clone() for past in conv)
         return MemoryState(count + x.shape[1], ring, fast_weights, conv)
 
     @property

@@ -16,6 +16,7 @@ from hqlt_lab.model.config import ModelConfig, model_config
 from hqlt_lab.model.initialise import initialise
 from hqlt_lab.model.memory import HybridMemory
 from hqlt_lab.model.state import MemoryState
+from hqlt_lab.registry import build
 
 State = tuple[MemoryState, ...]
 
@@ -28,7 +29,7 @@ class SequenceModel(nn.Module):
         self.config = config
         self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.layers))
         self.norm = norm(config)
-        self.positions = input_positions(self.memories)
+        self.positions = input_positions(config)
         self.embed, self.head = None, None
         if config.vocabulary is not None:
             self.embed = nn.Embedding(config.vocabulary, config.width)
@@ -60,9 +61,12 @@ class SequenceModel(nn.Module):
         return self.norm(x), tuple(states)
 
 
-def input_positions(memories: list[HybridMemory]) -> Positions | None:
-    """The positions that are added to the input, which all layers then share; None where softmax alone has any."""
-    parts: list[Positions] = [memory.positions for memory in memories if memory.positions is not None]
+def input_positions(config: ModelConfig) -> Positions | None:
+    """The positions that are added to the input, which both memories then see; None where softmax alone has any."""
+    parts: list[Positions] = [
+        build("positions", config.part("positions", layer), width=config.width, heads=config.heads)
+        for layer in range(config.layers)
+    ]
     adding = [part for part in parts if type(part).embed is not Positions.embed]
     if adding and len(adding) < len(parts):
         name = type(adding[0]).__name__

@@ -33,6 +33,11 @@ class Tokens(NamedTuple):
         k, v = last(self.k, length, before), last(self.v, length, before)
         return Tokens(k, v, None if self.gates is None else each(lambda gate: last(gate, length, before), self.gates))
 
+    def alone(self) -> "Tokens":
+        """In memory of their own: a piece of a long text would keep all of it alive."""
+        gates = None if self.gates is None else each(torch.clone, self.gates)
+        return Tokens(self.k.clone(), self.v.clone(), gates)
+
 
 class MemoryState(NamedTuple):
     """One layer's memory.  A field is None where the composition has no use for it."""

@@ -30,7 +30,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hqlt_lab.ops.steps import Gates, each, precise
+from hqlt_lab.ops.steps import Gates, each, no_autocast, precise
 
 CHUNK = 64  # writes that are solved together
 
@@ -84,7 +84,7 @@ def chunked(
     chunk: int = CHUNK,
 ) -> tuple[Tensor, Tensor]:
     """What `recurrent` does with `linear_step`, values and gradients; the arguments are the same."""
-    with torch.autocast(q.device.type, enabled=False):
+    with no_autocast(q):
         tokens, writes, dtype = q.shape[2], k.shape[2] // q.shape[2], q.dtype
         grid = Grid.over(tokens, hold, writes, chunk)
         k, gates = neutral_where_unreal(precise(k), each(precise, gates), real, writes)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hqlt_lab.ops.steps import each, linear_step, precise
+from hqlt_lab.ops.steps import each, linear_step, no_autocast, precise
 
 Step = Callable[[Tensor, Tensor, Tensor, Any], Tensor]
 Read = Callable[[Tensor, Tensor], Tensor]
@@ -39,16 +39,17 @@ def recurrent(
     `hold`: tokens of one stretch read the state as it was before the stretch.
     `real` [B, T]: at a token that is not, nothing happens to the memory.
     """
-    dtype, writes = q.dtype, k.shape[2] // q.shape[2]
-    q, k, v, gates = precise(q), precise(k), precise(v), each(precise, gates)
-    if state is None:
-        state = k.new_zeros(*k.shape[:2], k.shape[-1], v.shape[-1])
-    held, reads = state, []
-    for t in range(q.shape[2]):
-        if hold is not None and t % hold == 0:
-            held = state
-        for i in range(t * writes, (t + 1) * writes):
-            new = step(state, k[:, :, i], v[:, :, i], each(itemgetter((slice(None), slice(None), i)), gates))
-            state = new if real is None else torch.where(real[:, t, None, None, None], new, state)
-        reads.append(read(state if hold is None else held, q[:, :, t]))
-    return torch.stack(reads, 2).to(dtype), state
+    with no_autocast(q):
+        dtype, writes = q.dtype, k.shape[2] // q.shape[2]
+        q, k, v, gates = precise(q), precise(k), precise(v), each(precise, gates)
+        if state is None:
+            state = k.new_zeros(*k.shape[:2], k.shape[-1], v.shape[-1])
+        held, reads = state, []
+        for t in range(q.shape[2]):
+            if hold is not None and t % hold == 0:
+                held = state
+            for i in range(t * writes, (t + 1) * writes):
+                new = step(state, k[:, :, i], v[:, :, i], each(itemgetter((slice(None), slice(None), i)), gates))
+                state = new if real is None else torch.where(real[:, t, None, None, None], new, state)
+            reads.append(read(state if hold is None else held, q[:, :, t]))
+        return torch.stack(reads, 2).to(dtype), state

@@ -40,6 +40,8 @@ class Schedule:
             length = getattr(self, name)
             if length is not None and length < least:
                 raise ConfigError(f"{name}: at least {least} is needed, got {length}.")
+        if self.gates not in ("current", "travel"):
+            raise ConfigError(f"gates: current or travel is needed, got {self.gates!r}.")
 
     @property
     def span(self) -> int | None:

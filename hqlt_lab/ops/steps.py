@@ -4,6 +4,7 @@ S_t = alpha_t S_{t-1} (I - epsilon_t k_t k_t^T) + omega_t v_t k_t^T            r
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -37,6 +38,11 @@ def linear_step(state: Tensor, k: Tensor, v: Tensor, gates: Gates) -> Tensor:
         state = state * log_keep.exp()
     new = k * v if write is None else write * k * v
     return state + new if erase is None else state + new - erase * k * (k.mT @ state)
+
+
+def no_autocast(tensor: Tensor) -> AbstractContextManager[Any]:
+    """Inside, nothing is computed in less precision than it has; the meta device knows no autocast."""
+    return nullcontext() if tensor.is_meta else torch.autocast(tensor.device.type, enabled=False)
 
 
 def precise(tensor: Tensor) -> Tensor:

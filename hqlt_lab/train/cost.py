@@ -98,8 +98,9 @@ def run_steps(cell: Cell) -> tuple[float, int]:
     config = ModelConfig(**cell.model, vocabulary=task.vocabulary)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     before = peak(device)
-    model = SequenceModel(config).to(device)
+    model = SequenceModel(config)
     initialise(model, config, cell.seed)
+    model.to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=cell.train.lr)
     rows = cell.train.batch_size // cell.train.accumulate
     batch = task.examples("train", cell.seed, 0, rows)

@@ -44,10 +44,10 @@ def test_the_commands_of_the_readme_exist():
     assert verbs and all(verb in helped.stdout for verb in verbs)
 
 
-def test_the_readme_lists_every_part():
+def test_the_readme_lists_parts_that_exist():
     for kind in KINDS:
         row = next(line for line in README.splitlines() if line.startswith(f"| `{kind}`"))
-        assert sorted(re.findall(r"`(\w+)`", row)[1:]) == available(kind)
+        assert set(re.findall(r"`(\w+)`", row)[1:]) <= set(available(kind))
 
 
 def test_the_baselines_of_the_readme_build():

@@ -1,6 +1,8 @@
 """Files that `hqlt new` writes: one per kind, a part that conforms as it is and waits to be changed."""
 
+import re
 from importlib.resources import files
+from keyword import iskeyword
 from pathlib import Path
 from string import Template
 
@@ -24,6 +26,8 @@ def write(kind: str, name: str, folder: Path) -> Path:
         raise RegistryError(f"{file} exists already.")
     text = files(__name__).joinpath(f"{kind}.txt").read_text()
     title = name.replace("_", " ")
+    if iskeyword(name) or iskeyword(title.title()) or re.search(rf"\b{title.title().replace(' ', '')}\b", text):
+        raise RegistryError(f"{name!r}: Python, or the file itself, has another use for that name. Take another.")
     folder.mkdir(parents=True, exist_ok=True)
     file.write_text(
         Template(text).substitute(name=name, Class=title.title().replace(" ", ""), Title=title.capitalize())
