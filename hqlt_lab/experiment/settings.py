@@ -106,6 +106,8 @@ class MeasureConfig:
     """Which way is better."""
     statistic: Literal["median", "mean", "best"] = "median"
     """What stands for several seeds."""
+    solved: float | None = None
+    """The first reported metric counts as solved from here on; null: nothing is called solved."""
 
     def __post_init__(self) -> None:
         if self.select.startswith("test/"):

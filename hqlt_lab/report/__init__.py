@@ -1,0 +1,1 @@
+"""From records to an answer: statistics, tables, one sentence."""
