@@ -23,6 +23,7 @@ MAY_IMPORT = {
     "tasks": {"errors", "registry"},
     "experiment": {"errors", "registry", "model"},
     "train": {"errors", "registry", "model", "tasks", "experiment"},
+    "track": {"errors", "registry", "experiment", "train", "model", "ops"},
     "check": {"errors", "registry", "ops", "components", "model"},
     "cli": {"errors", "registry", "model", "experiment", "train", "check"},
 }

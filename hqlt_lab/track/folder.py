@@ -1,0 +1,51 @@
+"""What a cell's folder tells besides its curves: when it began and ended, what it cost, which files to keep."""
+
+from pathlib import Path
+
+from hqlt_lab.track import spool
+from hqlt_lab.track.spool import Point
+from hqlt_lab.train import claim, outcome
+from hqlt_lab.train.outcome import read_outcome
+
+KEPT = (claim.FILE, outcome.FILE, "log.txt", "process.log")
+
+
+def began(folder: Path) -> int | None:
+    """The time of the first point, or of the claim, in milliseconds."""
+    points, _ = spool.read(folder, most=100_000)
+    return points[0].time if points else changed(folder / claim.FILE)
+
+
+def ended(folder: Path) -> int | None:
+    """The time of the outcome, or of the last point, in milliseconds."""
+    return changed(folder / outcome.FILE) or changed(folder / spool.FILE)
+
+
+def changed(file: Path) -> int | None:
+    """When a file was last written, in milliseconds."""
+    return file.stat().st_mtime_ns // 1_000_000 if file.exists() else None
+
+
+def outcome_text(folder: Path) -> str:
+    """The outcome as it is written, or nothing."""
+    file = folder / outcome.FILE
+    return file.read_text() if file.exists() else ""
+
+
+def outcome_points(folder: Path) -> list[Point]:
+    """What the run cost; and its metrics, if it left no curves to find them in."""
+    found = read_outcome(folder)
+    if found is None:
+        return []
+    cost = {
+        "cost/seconds": found.seconds,
+        "cost/tokens_per_second": found.tokens_per_second,
+        "cost/parameters": float(found.parameters),
+    }
+    metrics = cost if spool.size(folder) else cost | found.metrics
+    return [Point(found.step, ended(folder) or 0, metrics)]
+
+
+def kept_files(folder: Path) -> list[Path]:
+    """The files that are small and worth reading later."""
+    return [folder / name for name in KEPT if (folder / name).exists()]

@@ -1,0 +1,81 @@
+"""Which code, libraries and machine made a result.
+
+Once per study: the commit with its uncommitted changes, versions, machine, command.  Per cell: a hash of the lab's own
+sources and one of each part it uses, so that results of other code can be told apart.
+"""
+
+import hashlib
+import inspect
+import shlex
+import sys
+from collections.abc import Callable, Iterable
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from hqlt_lab.experiment.cell import Cell
+from hqlt_lab.experiment.fill import bare_model, fill_model
+from hqlt_lab.registry import find
+from hqlt_lab.track.machine import machine, repository, versions
+
+ROOMS = {"registry": "*.py", "ops": "*.py", "model": "*.py", "train": "*.py", "tasks": "_*.py", "components": "_*.py"}
+
+
+def provenance(folder: Path | None = None) -> dict[str, Any]:
+    """What a study's results stand on, from the repository that holds the folder."""
+    return {
+        "git": repository(folder or Path.cwd()),
+        "versions": versions(),
+        "machine": machine(),
+        "command": shlex.join(sys.argv),
+    }
+
+
+def code_of(cell: Cell) -> dict[str, str]:
+    """Short hashes of sources: "lab", the task, and each part that the cell's layers read, as "kind name"."""
+    layers = bare_model(fill_model(cell.model))["parts"]
+    found = {"lab": lab(), **hashed("task", cell.task["name"])}
+    for parts in layers if isinstance(layers, list) else [layers]:
+        names = {kind: part["name"] for kind, part in parts.items()}
+        if "update_rule" in names:
+            names.setdefault("feature_map", find("update_rule", names["update_rule"]).feature_map)  # type: ignore[attr-defined]
+        for kind, name in names.items():
+            found |= hashed(kind, name)
+    return found
+
+
+def hashed(kind: str, name: str) -> dict[str, str]:
+    """A part, as "kind name", and its file."""
+    return {f"{kind} {name}": of_source(find(kind, name))}
+
+
+@cache
+def of_source(maker: Callable[..., Any]) -> str:
+    """Of a part's file as it is when the process first asks; one that was typed at a prompt has none."""
+    try:
+        file = inspect.getsourcefile(maker)
+    except TypeError:
+        file = None
+    return short_hash([Path(file)]) if file and Path(file).is_file() else "unknown"
+
+
+@cache
+def lab() -> str:
+    """Of everything that takes part in every run."""
+    return short_hash(file for room, pattern in ROOMS.items() for file in sorted(place(room).rglob(pattern)))
+
+
+def place(room: str) -> Path:
+    """The folder of a room, without importing it."""
+    spec = find_spec(f"hqlt_lab.{room}")
+    assert spec is not None and spec.submodule_search_locations
+    return Path(spec.submodule_search_locations[0])
+
+
+def short_hash(files: Iterable[Path]) -> str:
+    """Twelve digits that change with any of the files."""
+    made = hashlib.sha256()
+    for file in files:
+        made.update(f"{file.name}\n".encode() + hashlib.sha256(file.read_bytes()).digest())
+    return made.hexdigest()[:12]
