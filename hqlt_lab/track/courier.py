@@ -81,7 +81,8 @@ class Courier:
         self.delivery, self.every = Delivery(tracker, study), every
         self.away: str | None = None  # why the tracker cannot be reached, while it cannot
         self.leaving, self.done, self.over = (threading.Event() for _ in range(3))
-        threading.Thread(target=self.work, name="mlflow courier", daemon=True).start()
+        self.thread = threading.Thread(target=self.work, name="mlflow courier", daemon=True)
+        self.thread.start()
 
     def tell(self, card: CellCard) -> None:
         """How a cell stands now; the latest card counts."""

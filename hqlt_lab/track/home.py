@@ -75,11 +75,30 @@ def runs_in(client: "MlflowClient", experiment: str) -> Iterator[Run]:
     while True:
         found = client.search_runs([experiment], max_results=1000, order_by=["start_time ASC"], page_token=page)
         for run in found:
-            has_data = bool(run.inputs and run.inputs.dataset_inputs)
-            yield Run(run.info.run_id, run.info.status, dict(run.data.tags), dict(run.data.params), has_data)
+            yield as_run(run)
         page = found.token
         if not page:
             return
+
+
+def found_run(client: "MlflowClient", experiment: str, id: str) -> Run | None:
+    """A run of the experiment by its id, if MLflow still knows it."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        run = client.get_run(id)
+    except MlflowException as error:
+        if error.error_code == "RESOURCE_DOES_NOT_EXIST":
+            return None
+        raise
+    there = run.info.experiment_id == experiment and run.info.lifecycle_stage == "active"
+    return as_run(run) if there else None
+
+
+def as_run(run: Any) -> Run:
+    """What we need to know of a run."""
+    has_data = bool(run.inputs and run.inputs.dataset_inputs)
+    return Run(run.info.run_id, run.info.status, dict(run.data.tags), dict(run.data.params), has_data)
 
 
 def new_run(client: "MlflowClient", experiment: str, tags: dict[str, str], began: int | None = None) -> Run:

@@ -14,7 +14,7 @@ from hqlt_lab.experiment.cell import digest
 from hqlt_lab.track import spool
 from hqlt_lab.track.card import SETTLED, CellCard, StudyCard
 from hqlt_lab.track.folder import began, ended, kept_files, outcome_points, outcome_text
-from hqlt_lab.track.home import Home, Run, data_of, home_of, introduce, new_run
+from hqlt_lab.track.home import Home, Run, data_of, found_run, home_of, introduce, new_run
 from hqlt_lab.track.sent import Sent, read_sent
 from hqlt_lab.track.spool import Point
 from hqlt_lab.track.store import Store, Tracker
@@ -75,8 +75,10 @@ class Mirror:
     def run_of(self, card: CellCard, home: Home) -> Run:
         """The cell's run, which may have to be made."""
         if card.key not in home.cells:
-            tags = cell_tags(card, self.study, home.parent.id)
-            home.cells[card.key] = new_run(self.client, home.experiment, tags, began(card.folder))
+            tags, noted = cell_tags(card, self.study, home.parent.id), read_sent(card.folder)
+            # another process may have made it since this one looked
+            made = found_run(self.client, home.experiment, noted.run) if noted else None
+            home.cells[card.key] = made or new_run(self.client, home.experiment, tags, began(card.folder))
         run = home.cells[card.key]
         if not run.has_data:
             self.client.log_inputs(run.id, datasets=[data_of(card.task)])
