@@ -78,7 +78,7 @@ class Complaints:
                 title = ", ".join([arm.title, *(f"{path}={value}" for path, value in point.items())])
                 try:
                     cell = experiment.cell(arm, point, experiment.seeds[0])
-                    wrong, doubtful = wrong_together(cell, experiment.measure, checked)
+                    wrong, doubtful = wrong_together(cell, experiment.measure, arm.allow, checked)
                     key = key_of(cell)
                     if keys.setdefault(key, title) != title:
                         wrong = [

@@ -15,10 +15,15 @@ from hqlt_lab.registry import build
 
 Sentences = list[str]
 
+IDLE = "idle_fast_weights"
+ALLOWED = (IDLE,)  # what an arm may say that it means
 
-def wrong_together(cell: Cell, measure: MeasureConfig, checked: set[str]) -> tuple[Sentences, Sentences]:
-    """Complaints and warnings; what is in `checked` was told before."""
-    name = digest([cell.task, cell.model])
+
+def wrong_together(
+    cell: Cell, measure: MeasureConfig, allow: tuple[str, ...], checked: set[str]
+) -> tuple[Sentences, Sentences]:
+    """Complaints and warnings; what is in `checked` was told before, what is in `allow` is meant."""
+    name = digest([cell.task, cell.model, allow])
     if name in checked:
         return [], []
     checked.add(name)
@@ -31,6 +36,8 @@ def wrong_together(cell: Cell, measure: MeasureConfig, checked: set[str]) -> tup
         model = on_meta(cell, task.vocabulary)
     except HqltError as error:
         return wrong + [f"model.{line}" for line in str(error).splitlines()], []
+    if IDLE in allow:
+        return wrong, []
     idle, doubtful = idle_fast_weights(model, task.tokens_in("train"), cell)
     return wrong + idle, doubtful
 
@@ -57,7 +64,7 @@ def idle_fast_weights(model: Any, tokens: int, cell: Cell) -> tuple[Sentences, S
         if first >= tokens:
             return [
                 f"model.timing: with a delay of {first}, not shorter than {length}, the fast weights would never see a "
-                "token. Use a smaller window, or timing 'synchronous'."
+                f"token. Use a smaller window, or timing 'synchronous'. If it is meant, the arm says: allow: [{IDLE}]."
             ], []
         if 2 * first > tokens:
             return [], [f"model.timing: the fast weights are empty for the first {first} of {length}."]

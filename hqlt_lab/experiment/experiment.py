@@ -10,6 +10,7 @@ from hqlt_lab.errors import ConfigError, did_you_mean, listed
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.experiment.change import VARIED, changed, label
 from hqlt_lab.experiment.complaints import Complaints
+from hqlt_lab.experiment.composition import ALLOWED
 from hqlt_lab.experiment.fill import filled
 from hqlt_lab.experiment.read import read, resolved
 from hqlt_lab.experiment.settings import MeasureConfig
@@ -28,6 +29,7 @@ class Arm:
     name: str
     levels: Mapping[str, Any] = field(default_factory=dict)  # crossed path -> value
     changes: Mapping[str, Any] = field(default_factory=dict)  # the arm's own
+    allow: tuple[str, ...] = ()  # what would be a mistake, but is meant here
 
     @property
     def title(self) -> str:
@@ -107,9 +109,20 @@ def arms_of(told: Mapping[str, Any]) -> list[Arm]:
     if "one_at_a_time" in told:
         axes = grid(told["one_at_a_time"], "one_at_a_time")
         levels = [{}, *({path: value} for path, values in axes.items() for value in values)]
-    return [
-        Arm(name=str(name), levels=level, changes=changes or {}) for name, changes in named.items() for level in levels
-    ]
+    return [arm_of(str(name), changes or {}, level) for name, changes in named.items() for level in levels]
+
+
+def arm_of(name: str, told: Mapping[str, Any], levels: Mapping[str, Any]) -> Arm:
+    """Its changes, and what it allows."""
+    allow = told.get("allow", [])
+    if not isinstance(allow, list):
+        raise ConfigError(f"arms.{name}.allow: a list is needed, such as [{ALLOWED[0]}]; got {allow!r}.")
+    for word in allow:
+        if word not in ALLOWED:
+            nearest, all_of_them = did_you_mean(str(word), ALLOWED), listed(ALLOWED)
+            raise ConfigError(f"arms.{name}.allow: {word!r} cannot be allowed.{nearest} There is: {all_of_them}.")
+    changes = {path: value for path, value in told.items() if path != "allow"}
+    return Arm(name=name, levels=levels, changes=changes, allow=tuple(allow))
 
 
 def crossed(told: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:

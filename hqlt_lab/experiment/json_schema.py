@@ -10,6 +10,7 @@ from dataclasses import MISSING, fields
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from hqlt_lab.experiment.composition import ALLOWED
 from hqlt_lab.experiment.settings import MeasureConfig, TrainConfig, TrainerConfig
 from hqlt_lab.experiment.tune import Range
 from hqlt_lab.model.config import PARTS, ModelConfig
@@ -23,6 +24,9 @@ def json_schema() -> Schema:
     """The schema of a whole experiment file."""
     axis = {"type": "object", "additionalProperties": {"type": "array", "minItems": 1}}
     seeds = {"oneOf": [{"type": "integer", "minimum": 1}, {"type": "array", "items": {"type": "integer"}}]}
+    meant = "What would be a mistake elsewhere, but is meant in this arm."
+    allow = {"type": "array", "items": {"enum": list(ALLOWED)}, "description": meant}
+    arm = {"type": ["object", "null"], "properties": {"allow": allow}}
     rows = {"type": "object", "additionalProperties": {"type": "object"}}
     properties = {
         "question": {"type": "string", "description": "What the experiment asks, in a sentence."},
@@ -32,7 +36,7 @@ def json_schema() -> Schema:
         "train": section(TrainConfig),
         "trainer": section(TrainerConfig),
         "measure": section(MeasureConfig),
-        "arms": {"type": "object", "additionalProperties": {"type": ["object", "null"]}},
+        "arms": {"type": "object", "additionalProperties": arm},
         "cross": axis,
         "one_at_a_time": axis,
         "tune": {"type": "object", "additionalProperties": {"oneOf": [{"type": "array"}, section(Range)]}},

@@ -71,11 +71,27 @@ MISTAKES = {
     "idle fast weights": (
         {"model": "model: {timing: {name: delayed_stream, window: 64}}"},
         "model.timing: with a delay of 64, not shorter than the 19 tokens of the longest training sequence of "
-        "task 'parity', the fast weights would never see a token. Use a smaller window, or timing 'synchronous'.",
+        "task 'parity', the fast weights would never see a token. Use a smaller window, or timing 'synchronous'. "
+        "If it is meant, the arm says: allow: [idle_fast_weights].",
     ),
     "idle in one arm": (
         {"arms": "arms: {a: {}, b: {model.timing.name: delayed_chunk, model.timing.window: 19}}"},
         "arm 'b': model.timing: with a delay of 19,",
+    ),
+    "idle in one arm, meant in another with the same model": (
+        {
+            "model": "model: {timing: {name: delayed_stream, window: 64}}",
+            "arms": "arms: {a: {allow: [idle_fast_weights]}, b: {train.lr: 0.1}}",
+        },
+        "arm 'b': model.timing: with a delay of 64,",
+    ),
+    "allowing what there is not": (
+        {"arms": "arms: {a: {allow: [idle_fast_weight]}}"},
+        "arms.a.allow: 'idle_fast_weight' cannot be allowed. Did you mean 'idle_fast_weights'? There is:",
+    ),
+    "allowing without a list": (
+        {"arms": "arms: {a: {allow: idle_fast_weights}}"},
+        "arms.a.allow: a list is needed, such as [idle_fast_weights]; got 'idle_fast_weights'.",
     ),
     "unknown train setting": (
         {"train": "train: {step: 10}"},
@@ -206,6 +222,15 @@ def test_fast_weights_that_are_mostly_empty_are_a_warning(tmp_path):
     file.write_text("\n".join((GOOD | {"model": "model: {timing: {name: delayed_stream, window: 12}}"}).values()))
     (warning,) = load(file).warnings
     assert warning.startswith("model.timing: the fast weights are empty for the first 12 of the 19 tokens")
+
+
+@pytest.mark.parametrize("window", [12, 64])
+def test_idle_fast_weights_can_be_meant(window, tmp_path):
+    file = tmp_path / "question.yaml"
+    arms = "arms:\n  a: {}\n  b: {model.timing: {name: delayed_stream, window: %d}, allow: [idle_fast_weights]}"
+    file.write_text("\n".join((GOOD | {"arms": arms % window}).values()))
+    experiment = load(file)
+    assert not experiment.warnings and "allow" not in experiment.arms[1].changes
 
 
 @pytest.mark.parametrize(

@@ -230,6 +230,8 @@ def test_the_schema_accepts_good_files_and_refuses_bad_ones(written):
 
     assert valid(BASE + "arms: {a: {}, b: {model.mixer: sum}}\ntune: {train.lr: {low: 0.1, high: 1}}\n")
     assert valid(BASE.replace("layers: 2", "layers: 2, mixer: [sum, {name: vector}]"))
+    assert valid(BASE + "arms: {a: {allow: [idle_fast_weights]}}\n")
+    assert not valid(BASE + "arms: {a: {allow: [idle]}}\n")
     for good, bad in (
         ("width", "widht"),
         ("steps: 10", "steps: ten"),
