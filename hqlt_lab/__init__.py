@@ -5,6 +5,7 @@
     lab.available("update_rule")                     what there is
     lab.build_model(width=64, mixer="sum", ...)      a composition
     lab.check_part("update_rule", "delta")           the conformance kit
+    lab.run("experiments/first_run.yaml")            a study; lab.results and lab.load read it
 
 Names load on first use, so that `import hqlt_lab` costs nothing.
 """
@@ -29,8 +30,11 @@ _HOME = {
     "check_part": "hqlt_lab.check.kit",
     "describe": "hqlt_lab.registry",
     "include": "hqlt_lab.registry",
+    "load": "hqlt_lab.api",
     "options": "hqlt_lab.registry",
     "register": "hqlt_lab.registry",
+    "results": "hqlt_lab.api",
+    "run": "hqlt_lab.api",
     "temporarily": "hqlt_lab.registry",
 }
 __all__ = list(_HOME)  # pyright: ignore

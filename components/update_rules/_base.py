@@ -31,6 +31,8 @@ class UpdateRule(nn.Module):
     """Whether a negative feature breaks it (a normaliser that may vanish)."""
     writes: int = 1
     """Pairs it writes per token; the layer projects as many keys and values."""
+    scanned_by: str = "its own scan"
+    """What computes it, to be told of a run."""
 
     def gates(self, x: Tensor) -> Any:
         """A named tuple of [B, H, T * writes] tensors (or None) from the token stream x [B, T, width]."""
@@ -60,6 +62,8 @@ class UpdateRule(nn.Module):
 class LinearRule(UpdateRule):
     """Keep, erase, write: `gates` returns `ops.steps.Gates`, and the rule is complete."""
 
+    scanned_by = "chunked"
+
     def step(self, state: Tensor, k: Tensor, v: Tensor, gates: Any) -> Tensor:
         return linear_step(state, k, v, gates)
 
@@ -71,6 +75,8 @@ class LinearRule(UpdateRule):
 
 class StepRule(UpdateRule):
     """Any memory that has a step: gives `step`, and is scanned by it."""
+
+    scanned_by = "recurrent"
 
     def scan(
         self, q: Tensor, k: Tensor, v: Tensor, gates: Any, state: Tensor | None, hold: int | None, real: Tensor | None

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from hqlt_lab.cli import components, experiments, machine
+from hqlt_lab.cli import components, experiments, machine, studies
 
 app = typer.Typer(
     help="Ablations of hybrid quadratic-linear transformers: compose, check, train, compare.",
@@ -32,6 +32,12 @@ app.command("show")(components.show)
 app.command("new")(components.new)
 app.command("check")(components.check)
 app.command("plan")(experiments.plan)
+app.command("run")(studies.run)
+app.command("status")(studies.status)
+app.command("logs")(studies.logs)
+app.command("report")(studies.report)
+app.command("forget")(studies.forget)
+app.command("ui")(studies.ui)
 app.command("train")(experiments.train)
 app.command("schema")(experiments.schema)
 app.command("doctor")(machine.doctor)

@@ -14,9 +14,9 @@ from typing import Any
 from hqlt_lab.errors import ConfigError, did_you_mean, listed
 from hqlt_lab.model.config import PARTS, ModelConfig
 
-MERGED = ("task", "model", "train", "trainer", "measure")
+MERGED = ("task", "model", "train", "trainer", "measure", "prune", "launcher")
 VARIED = ("task", "model", "train", "trainer")  # what arms and axes may change
-PART_PATHS = {"task", *(f"model.{kind}" for kind in PARTS)}
+PART_PATHS = {"task", "launcher", *(f"model.{kind}" for kind in PARTS)}
 
 
 def changed(base: Mapping[str, Any], changes: Mapping[str, Any], may: tuple[str, ...], at: str) -> dict[str, Any]:

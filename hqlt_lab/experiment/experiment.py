@@ -11,15 +11,16 @@ from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.experiment.change import VARIED, changed, label
 from hqlt_lab.experiment.complaints import Complaints
 from hqlt_lab.experiment.composition import ALLOWED
-from hqlt_lab.experiment.fill import filled
+from hqlt_lab.experiment.fill import fill_part, filled
 from hqlt_lab.experiment.read import read, resolved
-from hqlt_lab.experiment.settings import MeasureConfig
+from hqlt_lab.experiment.settings import MeasureConfig, PruneConfig
 from hqlt_lab.experiment.tune import Range, grid, tuning
 
 SECTIONS = (
     "question", "task", "model", "train", "trainer", "arms", "cross", "one_at_a_time", "tune", "seeds", "tune_seeds",
-    "measure", "published", "quoted",
+    "prune", "measure", "published", "quoted", "launcher",
 )  # fmt: skip
+FIRST_TUNE_SEED = 1000  # `tune_seeds: 2` is 1000, 1001: however many `seeds` there will be, none was tuned on
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +52,15 @@ class Experiment:
     measure: MeasureConfig
     published: Mapping[str, Any]
     quoted: Mapping[str, Any]
+    prune: PruneConfig | None = None  # None: every cell is trained to its end
+    launcher: Mapping[str, Any] = field(default_factory=lambda: {"name": "local"})
     warnings: tuple[str, ...] = ()
+
+    @property
+    def final_seeds(self) -> list[int]:
+        """The seeds that are reported: after a search, none that it was made on."""
+        searched = any(isinstance(axis, Range) for axis in self.tune.values())
+        return [seed for seed in self.seeds if not (searched and seed in self.tune_seeds)]
 
     def cell(self, arm: Arm, point: Mapping[str, Any], seed: int) -> Cell:
         """One thing to train: that arm, with these tuned values."""
@@ -84,11 +93,15 @@ def load(file: str | Path, overrides: Sequence[str] = ()) -> Experiment:
         arms=tuple(arms),
         tune=found.gather(tuning, told.get("tune", {})) or {},
         seeds=found.gather(seeds_of, told, "seeds", 3) or (0,),
-        tune_seeds=found.gather(seeds_of, told, "tune_seeds", 1) or (0,),
+        tune_seeds=found.gather(seeds_of, told, "tune_seeds", 1, FIRST_TUNE_SEED) or (0,),
         measure=found.gather(found.section, MeasureConfig, "measure", told.get("measure", {})) or MeasureConfig(),
         published=told.get("published", {}),
         quoted=told.get("quoted", {}),
+        prune=found.gather(prune_of, told),
+        launcher=found.gather(launcher_of, told) or {},
     )
+    if not experiment.final_seeds:
+        found.add(f"seeds: {list(experiment.seeds)} were all tuned on (tune_seeds). Add one that was not.")
     found.rows(experiment)
     found.compositions(experiment)
     found.stop()
@@ -130,10 +143,25 @@ def crossed(told: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
     return product(*grid(told["cross"], "cross").values()) if "cross" in told else iter(())
 
 
-def seeds_of(told: Mapping[str, Any], word: str, default: int) -> tuple[int, ...]:
+def prune_of(told: Mapping[str, Any]) -> PruneConfig | None:
+    """Whether hopeless cells are given up: only where something is tuned, because seeds are not to be selected."""
+    if told.get("prune") is None:
+        return None
+    if not told.get("tune"):
+        raise ConfigError("prune: nothing is tuned, and giving up bad seeds would make an arm look better than it is.")
+    return Complaints().section(PruneConfig, "prune", told["prune"])
+
+
+def launcher_of(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Who trains the cells, and with how much of the machine."""
+    given = told.get("launcher", "local")
+    return fill_part("launcher", {"name": "local"} | given if isinstance(given, Mapping) else given, "launcher")
+
+
+def seeds_of(told: Mapping[str, Any], word: str, default: int, first: int = 0) -> tuple[int, ...]:
     """`seeds: 3` is 0, 1, 2; a list is itself."""
     given = told.get(word, default)
-    seeds = list(range(given)) if isinstance(given, int) and not isinstance(given, bool) else given
+    seeds = list(range(first, first + given)) if isinstance(given, int) and not isinstance(given, bool) else given
     if not isinstance(seeds, list) or not seeds or not all(type(seed) is int and seed >= 0 for seed in seeds):
         raise ConfigError(f"{word}: a number of seeds or a list of them is needed, got {given!r}.")
     if len(set(seeds)) < len(seeds):

@@ -5,9 +5,9 @@ without what no memory reads.  The arm's name, the devices and what is logged or
 that train the same thing share it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from hqlt_lab.errors import ConfigError, did_you_mean, listed
 from hqlt_lab.experiment.cell import NOT_IN_THE_KEY, Cell, digest
@@ -17,6 +17,8 @@ from hqlt_lab.experiment.tune import Range
 
 if TYPE_CHECKING:
     from hqlt_lab.experiment.experiment import Experiment
+
+Item = TypeVar("Item")
 
 
 class Planned(NamedTuple):
@@ -59,15 +61,14 @@ def lists_only(tune: Mapping[str, list[Any] | Range]) -> Iterator[dict[str, Any]
     return points({path: axis for path, axis in tune.items() if not isinstance(axis, Range)})
 
 
-def chosen(planned: list[Planned], only: list[str]) -> list[Planned]:
-    """The cells that `--only arm=synchronous,seed=1` means; values of one word are alternatives."""
-    wanted: dict[str, set[str]] = {}
-    for condition in (part for text in only for part in text.split(",")):
-        word, equals, value = condition.partition("=")
-        if not equals:
-            raise ConfigError(f"--only {condition}: a choice is given as name=value, such as arm=NAME or seed=0.")
-        wanted.setdefault(word.strip(), set()).add(value.strip())
-    known = [words_of(one.cell) for one in planned]
+def chosen(planned: list[Planned], only: Sequence[str]) -> list[Planned]:
+    """The cells that `--only arm=synchronous,seed=1` means."""
+    return select(planned, [words_of(one.cell) for one in planned], only)
+
+
+def select(items: Sequence[Item], known: Sequence[Mapping[str, str]], only: Sequence[str]) -> list[Item]:
+    """Those items whose words fit; values of one word are alternatives."""
+    wanted = wishes(only)
     for word, values in wanted.items():
         there = {words[word] for words in known if word in words}
         if not there:
@@ -78,15 +79,31 @@ def chosen(planned: list[Planned], only: list[str]) -> list[Planned]:
         for value in values - there:
             nearest, all_of_them = did_you_mean(value, there), listed(sorted(there))
             raise ConfigError(f"--only {word}={value}: there is no such value.{nearest} There is: {all_of_them}.")
-    return [
-        one
-        for one, words in zip(planned, known, strict=True)
-        if all(words.get(word) in v for word, v in wanted.items())
-    ]
+    return [item for item, words in zip(items, known, strict=True) if fits(words, wanted)]
+
+
+def fits(words: Mapping[str, str], wanted: Mapping[str, set[str]]) -> bool:
+    """Whether something called so is wanted."""
+    return all(words.get(word) in values for word, values in wanted.items())
+
+
+def wishes(only: Sequence[str]) -> dict[str, set[str]]:
+    """arm=a,seed=1 and arm=b -> {arm: {a, b}, seed: {1}}."""
+    wanted: dict[str, set[str]] = {}
+    for condition in (part for text in only for part in text.split(",")):
+        word, equals, value = condition.partition("=")
+        if not equals:
+            raise ConfigError(f"--only {condition}: a choice is given as name=value, such as arm=NAME or seed=0.")
+        wanted.setdefault(word.strip(), set()).add(value.strip())
+    return wanted
 
 
 def words_of(cell: Cell) -> dict[str, str]:
     """What a cell is called: its arm, its seed and its value on every axis, by the short and the whole path."""
-    axes = {short(path, cell.axes): spelled_value(value) for path, value in cell.axes.items()}
-    paths = {path: spelled_value(value) for path, value in cell.axes.items()}
-    return {"arm": cell.arm.split(", ")[0], "seed": str(cell.seed)} | paths | axes
+    return words(cell.arm.split(", ")[0], cell.seed, cell.axes)
+
+
+def words(arm: str, seed: int, axes: Mapping[str, Any]) -> dict[str, str]:
+    """The same, before there is a cell."""
+    spelled = {path: spelled_value(value) for path, value in axes.items()}
+    return {"arm": arm, "seed": str(seed)} | spelled | {short(path, axes): word for path, word in spelled.items()}

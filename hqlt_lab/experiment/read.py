@@ -77,3 +77,8 @@ def resolved(told: Mapping[str, Any]) -> dict[str, Any]:
         raise ConfigError(f"{where}{str(error).splitlines()[0]}") from error
     assert isinstance(made, dict)
     return {str(key): value for key, value in made.items()}
+
+
+def as_yaml(told: Mapping[str, Any]) -> str:
+    """The same, written down."""
+    return OmegaConf.to_yaml(OmegaConf.create(dict(told)))

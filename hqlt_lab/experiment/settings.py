@@ -95,6 +95,20 @@ class TrainerConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PruneConfig:
+    """When a tuned cell that does worse than most others of its arm is given up."""
+
+    after: int = 0
+    """Optimiser steps that every cell may take."""
+    finished: int = 4
+    """Cells of the arm that must be done before any is given up."""
+
+    def __post_init__(self) -> None:
+        if wrong := too_small(self, {"after": 0, "finished": 1}):
+            raise ConfigError("\n".join(wrong))
+
+
+@dataclass(frozen=True, kw_only=True)
 class MeasureConfig:
     """What counts."""
 

@@ -8,25 +8,39 @@ begin before the queries: `k` holds the tokens in the cache, then those of `q`; 
 had seen before, so that places in the cache where no token ever was are not looked at.
 """
 
+from typing import Literal
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from hqlt_lab.ops.schedule import Schedule
 
+Form = Literal["causal", "dense", "blocks", "bands"]
 BAND = 32  # queries in a band, at least: narrower matrices waste a processor
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, schedule: Schedule, count: Tensor | None = None) -> Tensor:
     """q [B, H, T, K]; k, v [B, H, P + T, K|V] -> [B, H, T, V]."""
-    span, past = schedule.span, k.shape[2] - q.shape[2]
-    if past == 0 and (span is None or (schedule.block is None and span >= q.shape[2])):
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
-    if span is None or k.shape[2] <= span + BAND:
-        return attend_dense(q, k, v, schedule, count)
-    if past == 0 and schedule.block == span:
-        return _attend_blocks(q, k, v, span)
-    return _attend_bands(q, k, v, schedule, span, count)
+    match form(schedule, q.shape[2], k.shape[2]):
+        case "causal":
+            return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        case "dense":
+            return attend_dense(q, k, v, schedule, count)
+        case "blocks":
+            return _attend_blocks(q, k, v, schedule)
+        case "bands":
+            return _attend_bands(q, k, v, schedule, count)
+
+
+def form(schedule: Schedule, queries: int, keys: int) -> Form:
+    """The cheapest way to attend; also told of a run, so that it is known what computed it."""
+    span, past = schedule.span, keys - queries
+    if past == 0 and (span is None or (schedule.block is None and span >= queries)):
+        return "causal"
+    if span is None or keys <= span + BAND:
+        return "dense"
+    return "blocks" if past == 0 and schedule.block == span else "bands"
 
 
 def attend_dense(q: Tensor, k: Tensor, v: Tensor, schedule: Schedule, count: Tensor | None = None) -> Tensor:
@@ -38,16 +52,19 @@ def attend_dense(q: Tensor, k: Tensor, v: Tensor, schedule: Schedule, count: Ten
     return F.scaled_dot_product_attention(q, k, v, attn_mask=sees[:, None])
 
 
-def _attend_blocks(q: Tensor, k: Tensor, v: Tensor, block: int) -> Tensor:
+def _attend_blocks(q: Tensor, k: Tensor, v: Tensor, schedule: Schedule) -> Tensor:
     """Blocks know nothing of each other, so each is a row of the batch."""
-    length = q.shape[2]
+    length, block = q.shape[2], schedule.block
+    assert block is not None
     q, k, v = (F.pad(x, (0, 0, 0, -length % block)).unflatten(2, (-1, block)).flatten(1, 2) for x in (q, k, v))
     seen = F.scaled_dot_product_attention(q, k, v, is_causal=True)
     return seen.unflatten(1, (-1, -(-length // block))).flatten(2, 3)[:, :, :length]
 
 
-def _attend_bands(q: Tensor, k: Tensor, v: Tensor, schedule: Schedule, span: int, count: Tensor | None) -> Tensor:
+def _attend_bands(q: Tensor, k: Tensor, v: Tensor, schedule: Schedule, count: Tensor | None) -> Tensor:
     """A band of `wide` queries reaches the `wide + span - 1` keys that end with its last query."""
+    span = schedule.span
+    assert span is not None
     length, past, wide, before = q.shape[2], k.shape[2] - q.shape[2], max(span, BAND), span - 1
     tail = -length % wide
     start = _start(q, k, count)

@@ -23,9 +23,12 @@ MAY_IMPORT = {
     "tasks": {"errors", "registry"},
     "experiment": {"errors", "registry", "model"},
     "train": {"errors", "registry", "model", "tasks", "experiment"},
-    "track": {"errors", "registry", "experiment", "train", "model", "ops"},
+    "track": {"errors", "registry", "ops", "model", "tasks", "experiment", "train"},
+    "study": {"errors", "registry", "experiment", "train", "track"},
+    "report": {"errors", "registry", "experiment", "train", "study"},
+    "api": {"errors", "registry", "experiment", "train", "track", "study", "report"},
     "check": {"errors", "registry", "ops", "components", "model"},
-    "cli": {"errors", "registry", "model", "experiment", "train", "check"},
+    "cli": {"errors", "registry", "model", "experiment", "train", "track", "study", "report", "check", "api"},
 }
 
 

@@ -1,0 +1,177 @@
+"""The lab from Python: what the command line does, without the printing.
+
+done = lab.run("experiments/first_run.yaml")          trains what is missing, and reports
+table = lab.results("experiments/first_run.yaml")     a tidy DataFrame, one line per cell
+model, task = lab.load("3f2c91")                      of a trained cell: its key, its folder or its MLflow run
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hqlt_lab.errors import StoreError, listed
+from hqlt_lab.experiment.experiment import Experiment
+from hqlt_lab.experiment.experiment import load as load_experiment
+from hqlt_lab.experiment.read import as_yaml, read
+from hqlt_lab.registry import hand_on, included
+from hqlt_lab.study.run import Choice, cards, open_agenda, train, wanted
+from hqlt_lab.study.run import forget as forget_cells
+from hqlt_lab.study.store import Store
+from hqlt_lab.study.view import Silent, View
+from hqlt_lab.track.sent import read_sent
+
+if TYPE_CHECKING:
+    import pandas
+
+    from hqlt_lab.report.report import Report
+    from hqlt_lab.study.record import Record
+    from hqlt_lab.track.card import StudyCard
+    from hqlt_lab.track.store import Tracker
+    from hqlt_lab.train.load import Loaded
+
+RUNS = Path("runs")
+PATIENCE = 30.0  # seconds that MLflow gets in the end to take in the rest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finished:
+    """What came of a run of a study."""
+
+    report: "Report"
+    complete: bool  # False: it was stopped
+    untracked: str | None  # what MLflow does not have yet
+    folder: Path  # of the study; its report is in it
+
+
+def run(
+    file: str | Path,
+    *,
+    change: Sequence[str] = (),
+    only: Sequence[str] = (),
+    limit: int | None = None,
+    again: bool = False,
+    runs: Path = RUNS,
+    tracking: str | None = None,
+    view: View | None = None,
+) -> Finished:
+    """Train every cell of the file that is not settled yet, and report; the same call again resumes."""
+    from hqlt_lab.report.report import Report
+    from hqlt_lab.track.courier import Courier
+
+    hand_on(included())  # workers are other processes
+    experiment = load_experiment(file, change)
+    store, choice = Store(runs, experiment.name), Choice(only=only, limit=limit, again=again)
+    with store.owned():
+        courier = Courier(tracker_of(runs, tracking), card_of(experiment, store, Path(file), change))
+        try:
+            agenda, complete = train(experiment, store, choice, view or Silent(), courier)
+            report = Report.make(experiment, agenda.records())
+            report.save(store.folder)
+            courier.report([store.folder / "report.md", store.folder / "report.csv"])
+        finally:
+            untracked = courier.finish(PATIENCE)
+    return Finished(report=report, complete=complete, untracked=untracked, folder=store.folder)
+
+
+@dataclass(frozen=True)
+class Status:
+    """How far a study is."""
+
+    records: "list[Record]"
+    report: list[str]  # the metrics that count
+    busy: bool  # whether someone is at work on it
+
+
+def status(file: str | Path, *, change: Sequence[str] = (), only: Sequence[str] = (), runs: Path = RUNS) -> Status:
+    """Every cell as it stands."""
+    experiment = load_experiment(file, change)
+    store = Store(runs, experiment.name)
+    agenda = open_agenda(experiment, store)
+    wish = wanted(experiment, agenda, only)
+    records = [agenda.record(place) for place in agenda.places() if wish(place)]
+    return Status(records, experiment.measure.report, store.busy())
+
+
+def forget(
+    file: str | Path, *, change: Sequence[str] = (), only: Sequence[str] = (), runs: Path = RUNS
+) -> "list[Record]":
+    """Mark what is known of these cells as superseded; how they stood until now."""
+    return forget_cells(load_experiment(file, change), runs, only)
+
+
+def report(file: str | Path, *, change: Sequence[str] = (), runs: Path = RUNS) -> "Report":
+    """What is known so far, from the ledger alone."""
+    from hqlt_lab.report.report import Report
+
+    experiment = load_experiment(file, change)
+    return Report.make(experiment, open_agenda(experiment, Store(runs, experiment.name)).records())
+
+
+def results(file: str | Path, *, change: Sequence[str] = (), runs: Path = RUNS) -> "pandas.DataFrame":
+    """One line per cell: arm, seed, axes, state, metrics, cost."""
+    from hqlt_lab.report.frame import frame
+
+    experiment = load_experiment(file, change)
+    return frame(open_agenda(experiment, Store(runs, experiment.name)).records())
+
+
+def tracker_of(runs: Path, uri: str | None = None) -> "Tracker":
+    """Where MLflow keeps things: what was asked for, what the environment says, or in the folder of runs."""
+    from hqlt_lab.track.store import Tracker, default_tracker
+
+    chosen = uri or os.environ.get("MLFLOW_TRACKING_URI")
+    return Tracker(chosen) if chosen else default_tracker(runs.resolve())
+
+
+def card_of(experiment: Experiment, store: Store, file: Path, change: Sequence[str]) -> "StudyCard":
+    """The study for MLflow, with its settings as they were read."""
+    from hqlt_lab.track.card import study_card
+    from hqlt_lab.track.provenance import provenance
+
+    return study_card(experiment, store.folder, as_yaml(read(file, change)), provenance(file.resolve().parent))
+
+
+def catch_up(
+    file: str | Path, *, change: Sequence[str] = (), runs: Path = RUNS, tracking: str | None = None
+) -> str | None:
+    """Send to MLflow what it lacks of a study; what could not be sent, in a sentence."""
+    from hqlt_lab.track import courier
+
+    experiment = load_experiment(file, change)
+    store = Store(runs, experiment.name)
+    study = card_of(experiment, store, Path(file), change)
+    return courier.catch_up(tracker_of(runs, tracking), study, cards(open_agenda(experiment, store)))
+
+
+def links(address: str, runs: Path = RUNS, file: Path | None = None) -> list[tuple[str, str]]:
+    """Each study, or the one of that file, and where a server at this address shows it."""
+    from hqlt_lab.track.view import link
+
+    folders = [folder for folder in sorted((runs / "studies").glob("*")) if file is None or folder.name == file.stem]
+    return [(folder.name, link(address, sent.experiment)) for folder in folders if (sent := read_sent(folder))]
+
+
+def load(run: str | Path, runs: Path = RUNS) -> "Loaded":
+    """The trained model and its task; `run` is a cell's folder, the beginning of its key, or its MLflow run."""
+    from hqlt_lab.train.load import load_cell
+
+    return load_cell(folder_of(run, runs))
+
+
+def folder_of(run: str | Path, runs: Path = RUNS) -> Path:
+    """Where a run is kept."""
+    if (Path(run) / "cell.json").is_file():
+        return Path(run)
+    folders = [file.parent for file in sorted(runs.glob("s*/*/**/cell.json"))]
+    found = [folder for folder in folders if folder.name.startswith(str(run))] or [
+        folder for folder in folders if (sent := read_sent(folder)) and sent.run.startswith(str(run))
+    ]
+    if len(found) != 1:
+        several = f"{len(found)} fit: {listed(map(str, found[:5]))}" if found else "there is none"
+        raise StoreError(
+            f"{run}: one cell is needed, by its folder, its key or its MLflow run; under {runs} {several}. "
+            "`hqlt status FILE` lists keys."
+        )
+    return found[0]

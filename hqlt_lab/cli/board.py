@@ -1,0 +1,102 @@
+"""A study as it goes: what is being trained, what is done, how long it will take.
+
+On a terminal a table that stays in its place; elsewhere a line per cell, and one a minute.
+"""
+
+import time
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.markup import escape
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+
+from hqlt_lab.cli.words import in_time
+from hqlt_lab.experiment.cell import Cell
+from hqlt_lab.experiment.settings import MeasureConfig
+from hqlt_lab.study.pace import Pace
+from hqlt_lab.study.record import Record
+
+MINUTE = 60.0
+
+
+class Board:
+    """What `study.coordinator` tells its view, shown."""
+
+    def __init__(self, console: Console, measure: MeasureConfig) -> None:
+        self.console, self.measure = console, measure
+        self.pace = Pace({}, 1)
+        self.settled_before, self.total, self.lost = 0, 0, 0
+        self.shown: dict[str, tuple[Record, Cell]] = {}
+        self.latest: dict[str, dict[str, float]] = {}
+        self.live = Live(console=console, refresh_per_second=2, transient=True)
+        self.last_line = time.monotonic()
+
+    def begin(self, waiting: dict[str, int], settled: int, total: int, workers: int) -> None:
+        """What there is to do: key -> steps of each cell that will be trained."""
+        self.pace, self.settled_before, self.total = Pace(dict(waiting), workers), settled, total
+        doing = f"{len(waiting)} to train, {workers} at a time" if waiting else "nothing is left to train"
+        self.console.print(f"{settled} of {total} cells are settled; {doing}.")
+        if self.console.is_terminal and waiting:
+            self.live.start()
+
+    def started(self, record: Record, cell: Cell) -> None:
+        self.shown[record.key], self.latest[record.key] = (record, cell), {}
+        self.pace.begin(record.key, cell.train.steps)
+
+    def point(self, key: str, step: int, metrics: dict[str, float]) -> None:
+        self.latest[key] |= metrics
+        self.pace.advance(key, step)
+
+    def settled(self, record: Record) -> None:
+        self.pace.end(record.key)
+        self.shown.pop(record.key)
+        self.settled_before += record.state not in ("waiting", "running")
+        if record.state == "waiting":
+            self.pace.waiting[record.key] = record.step
+        self.console.print(f"{self.settled_before}/{self.total}  {self.sentence(record)}", soft_wrap=True)
+
+    def sentence(self, record: Record) -> str:
+        """synchronous, seed 0: done, test/normalised_accuracy 100 (42 s)"""
+        title = escape(f"{title_of(record)}")
+        if record.state == "done":
+            told = ", ".join(f"{name} {record.metrics[name]:.4g}" for name in self.measure.report)
+            return f"{title}: {told} ({in_time(record.seconds)})"
+        state = "will be tried again" if record.state == "waiting" and record.why else record.state
+        return f"{title}: [yellow]{state}[/yellow] {escape(record.why)}".rstrip()
+
+    def stopping(self) -> None:
+        self.console.print("Stopping: every cell saves first. Ctrl-C again stops at once.")
+
+    def look(self) -> None:
+        """Called a few times a second."""
+        if self.live.is_started:
+            self.live.update(self.table())
+        elif time.monotonic() - self.last_line > MINUTE:
+            self.last_line = time.monotonic()
+            self.console.print(self.summary())
+
+    def summary(self) -> str:
+        left = self.pace.remaining()
+        soon = f", about {in_time(left)} left" if left is not None else ""
+        return f"{self.settled_before} of {self.total} cells settled, {len(self.shown)} in training{soon}"
+
+    def table(self) -> Group:
+        """A row per cell in training."""
+        rows = Table(box=None, pad_edge=False, show_header=False)
+        for key, (record, cell) in self.shown.items():
+            step, told = self.pace.running[key].step, self.latest[key]
+            words = [f"{name} {told[name]:.4g}" for name in ("train/loss", self.measure.select) if name in told]
+            bar = ProgressBar(total=cell.train.steps, completed=step, width=20)
+            rows.add_row(escape(title_of(record)), bar, f"{step}/{cell.train.steps}", "  ".join(words))
+        return Group(rows, self.summary())
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        self.live.stop()
+
+
+def title_of(record: Record) -> str:
+    """A cell for people: its arm, its tuned values, its seed."""
+    tuned = [f"{path.rsplit('.', 1)[-1]}={value}" for path, value in record.point.items()]
+    return ", ".join([record.arm, *tuned, f"seed {record.seed}"])

@@ -1,0 +1,187 @@
+"""The verbs about whole studies: run, status, logs, report, forget, ui."""
+
+import json
+import threading
+from collections import Counter
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from hqlt_lab.cli.experiments import FileArgument, OnlyOption, SetOption
+from hqlt_lab.cli.words import in_time
+
+if TYPE_CHECKING:
+    from hqlt_lab.report.report import Report
+
+RunsOption = Annotated[Path, typer.Option("--runs", help="Where runs are kept.")]
+TrackingOption = Annotated[
+    str | None,
+    typer.Option(help="MLflow's tracking URI. Default: $MLFLOW_TRACKING_URI, or mlflow.db in the folder of runs."),
+]
+console = Console()
+
+
+def run(
+    file: FileArgument,
+    only: OnlyOption = None,
+    change: SetOption = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Train at most so many cells this time.")] = None,
+    again: Annotated[bool, typer.Option("--again", help="Train the chosen cells anew, even if they are done.")] = False,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Cells at a time. Default: as many as fit the machine.")
+    ] = None,
+    runs: RunsOption = Path("runs"),
+    tracking: TrackingOption = None,
+) -> None:
+    """Train every cell of a file that is not done yet, and report.  Run it again to resume."""
+    from hqlt_lab import api
+    from hqlt_lab.cli.board import Board
+
+    change = [*(change or []), *([f"launcher.workers={workers}"] if workers else [])]
+    experiment = api.load_experiment(file, change)
+    console.print(f"[bold]{escape(experiment.question)}[/bold]")
+    for warning in experiment.warnings:
+        console.print(f"[yellow]{escape(warning)}[/yellow]")
+    board = Board(console, experiment.measure)
+    try:
+        done = api.run(
+            file, change=change, only=only or (), limit=limit, again=again, runs=runs, tracking=tracking, view=board
+        )
+    finally:
+        board.close()
+    show(done.report)
+    if done.untracked:
+        console.print(f"[yellow]{escape(done.untracked)}[/yellow]", soft_wrap=True)
+    next_steps(file, done.complete, change)
+    if not done.complete:
+        raise typer.Exit(130)
+    if any(row.unfinished.get("failed") for row in done.report.rows):
+        raise typer.Exit(1)
+
+
+def show(report: "Report") -> None:
+    """The table, what to be careful about, and the answer."""
+    console.print()
+    console.print(report.terminal())
+    for warning in report.warnings:
+        console.print(f"[yellow]{escape(warning)}[/yellow]", soft_wrap=True)
+    console.print(f"\n[bold]{escape(report.answer)}[/bold]", soft_wrap=True)
+
+
+def next_steps(file: Path, complete: bool, change: list[str]) -> None:
+    """What to type next."""
+    words = "".join(f" --set {one}" for one in change)
+    if not complete:
+        console.print(f"\nStopped. Nothing is lost; go on with\n    hqlt run {file}{words}", soft_wrap=True)
+        return
+    console.print(f"\nNext:\n    hqlt ui {file}{words}        # every curve and run in the browser", soft_wrap=True)
+    console.print(f"    hqlt report {file}{words}    # this table again; --markdown, --csv", soft_wrap=True)
+
+
+def status(
+    file: FileArgument,
+    change: SetOption = None,
+    only: OnlyOption = None,
+    runs: RunsOption = Path("runs"),
+    as_json: Annotated[bool, typer.Option("--json", help="For programs: one entry per cell.")] = False,
+) -> None:
+    """How far a study is: every cell with its state, its key and what came of it."""
+    from hqlt_lab import api
+    from hqlt_lab.cli.board import title_of
+
+    found = api.status(file, change=change or (), only=only or (), runs=runs)
+    if as_json:
+        print(json.dumps([asdict(record) for record in found.records], indent=1, default=str))
+        return
+    table = Table("cell", "key", "state", "tries", "step", "time", "", box=None, pad_edge=False)
+    for record in found.records:
+        told = record.why or "  ".join(
+            f"{name} {record.metrics[name]:.4g}" for name in found.report if name in record.metrics
+        )
+        took = in_time(record.seconds) if record.seconds else ""
+        numbers = (str(record.attempts or ""), str(record.step or ""), took)
+        table.add_row(escape(title_of(record)), record.key, record.state, *numbers, escape(told))
+    console.print(table)
+    states = Counter(record.state for record in found.records)
+    told = ", ".join(f"{count} {state}" for state, count in states.items())
+    console.print(f"{told}. {'Somebody is at work on it.' if found.busy else 'Nobody is at work on it.'}")
+
+
+def logs(
+    cell: Annotated[str, typer.Argument(help="A cell: the beginning of its key, its folder or its MLflow run.")],
+    runs: RunsOption = Path("runs"),
+) -> None:
+    """What a cell printed, attempt by attempt, tracebacks included."""
+    from hqlt_lab import api
+
+    folder = api.folder_of(cell, runs)
+    for name in ("log.txt", "process.log"):
+        if (folder / name).exists():
+            print((folder / name).read_text(), end="")
+    console.print(f"All of it is in {folder}", soft_wrap=True, style="dim")
+
+
+def report(
+    file: FileArgument,
+    change: SetOption = None,
+    runs: RunsOption = Path("runs"),
+    markdown: Annotated[bool, typer.Option("--markdown", help="As Markdown.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="As CSV, a line per arm and metric, in full precision.")] = False,
+) -> None:
+    """The table of a study, what to be careful about, and the answer; also while it runs."""
+    from hqlt_lab import api
+
+    made = api.report(file, change=change or (), runs=runs)
+    if markdown or csv:
+        print(made.markdown() if markdown else made.csv(), end="")
+    else:
+        show(made)
+
+
+def forget(
+    file: FileArgument,
+    only: OnlyOption = None,
+    change: SetOption = None,
+    runs: RunsOption = Path("runs"),
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Mark what is known of cells as superseded, so that `hqlt run` trains them anew.  Nothing is deleted."""
+    from hqlt_lab import api
+    from hqlt_lab.cli.board import title_of
+
+    tried = [one for one in api.status(file, change=change or (), only=only or (), runs=runs).records if one.attempts]
+    if not tried:
+        console.print("None of these cells was tried yet.")
+        return
+    if not yes:
+        typer.confirm(f"Set aside {len(tried)} cells, from {title_of(tried[0])} to {title_of(tried[-1])}?", abort=True)
+    forgotten = api.forget(file, change=change or (), only=only or (), runs=runs)
+    console.print(f"{len(forgotten)} cells are superseded. Train them anew with\n    hqlt run {file}", soft_wrap=True)
+
+
+def ui(
+    file: Annotated[Path | None, typer.Argument(help="An experiment file, to be led to its runs.")] = None,
+    change: SetOption = None,
+    runs: RunsOption = Path("runs"),
+    tracking: TrackingOption = None,
+    port: Annotated[int, typer.Option(help="Another one is taken if this is in use.")] = 5000,
+) -> None:
+    """Browse all runs in MLflow's UI, on this machine alone.  Ctrl-C ends it."""
+    from hqlt_lab import api
+    from hqlt_lab.track.server import serve
+
+    if file and (behind := api.catch_up(file, change=change or (), runs=runs, tracking=tracking)):
+        console.print(f"[yellow]{escape(behind)}[/yellow]", soft_wrap=True)
+    console.print("The server takes some seconds to start ...")
+    with serve(api.tracker_of(runs, tracking), port) as address:
+        for name, link in api.links(address, runs, file):
+            console.print(f"{name}: {link}", soft_wrap=True)
+        console.print(f"All of MLflow: {address}   Ctrl-C ends it.", soft_wrap=True)
+        with suppress(KeyboardInterrupt):
+            threading.Event().wait()

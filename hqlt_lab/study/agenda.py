@@ -1,0 +1,193 @@
+"""What is to be trained, and in which order.
+
+A listed point is a cell for every seed.  A searched arm has `trials` points on the tuning seeds, whose values the
+sampler says one after the other; when they are settled, the best of them is trained on all other seeds:
+
+    counts = False      (arm, number, tuning seed)      finds the point
+    counts = True       (arm, best point, seed)         is reported
+
+Seeds come before points and points before arms, so that arms can be compared as early as possible.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from hqlt_lab.experiment.cell import Cell, digest
+from hqlt_lab.experiment.experiment import Arm, Experiment
+from hqlt_lab.experiment.plan import key_of, points, words
+from hqlt_lab.study.choose import chosen_point
+from hqlt_lab.study.ledger import Attempt, Ledger
+from hqlt_lab.study.record import SETTLED, Record, State
+from hqlt_lab.study.search import length, point_of, space, values_of
+from hqlt_lab.study.store import Store
+from hqlt_lab.track.provenance import code_of
+from hqlt_lab.track.sent import read_sent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A cell's place in the plan."""
+
+    key: str
+    arm: Arm
+    seed: int
+    point: Mapping[str, Any] | None  # tuned path -> value; None: the sampler will say
+    counts: bool = True
+
+    @property
+    def words(self) -> dict[str, str]:
+        """What it is called on the command line."""
+        return words(self.arm.name, self.seed, {**self.arm.levels, **(self.point or {})})
+
+
+class Agenda:
+    """All cells of an experiment, as far as they are known, with what the ledger says of them."""
+
+    def __init__(self, experiment: Experiment, ledger: Ledger, store: Store) -> None:
+        self.experiment, self.ledger, self.store = experiment, ledger, store
+        self.retries = experiment.launcher.get("retries", 0)
+        self.search = space(experiment.tune)
+        self.someone_trains = store.busy()
+        self.known: dict[str, Cell] = {}  # settings of every cell that was looked at
+
+    @cached_property
+    def first(self) -> dict[str, Cell]:
+        """Of each arm the first point."""
+        point = next(points(self.experiment.tune))
+        return {arm.title: self.experiment.cell(arm, point, 0) for arm in self.experiment.arms}
+
+    @cached_property
+    def studies(self) -> dict[str, str]:
+        """The Optuna study of each arm: other settings or another search begin a new one."""
+        names = {}
+        measure = self.experiment.measure
+        for arm in self.experiment.arms:
+            told = [key_of(self.first[arm.title]), measure.select, measure.direction]
+            names[arm.title] = f"{arm.title} #{digest([told, sorted(map(repr, self.search.items()))])[:8]}"
+        return names
+
+    def places(self) -> list[Place]:
+        """Every cell that is known by now."""
+        return [*self.searching, *self.final()] if self.search else self.listed
+
+    @property
+    def total(self) -> int:
+        """How many cells there will be in the end."""
+        seeds = len(self.experiment.final_seeds)
+        return len(self.searching) + seeds * len(self.experiment.arms) if self.search else len(self.listed)
+
+    @cached_property
+    def listed(self) -> list[Place]:
+        """The cells of a grid."""
+        return [
+            self.place(arm, point, seed)
+            for seed in self.experiment.seeds
+            for point in points(self.experiment.tune)
+            for arm in self.experiment.arms
+        ]
+
+    @property
+    def searching(self) -> list[Place]:
+        """The cells that find an arm's point."""
+        return [
+            Place(key=self.search_key(arm, n, seed), arm=arm, seed=seed, point=self.found(arm, n), counts=False)
+            for n in range(length(self.experiment.tune))
+            for seed in self.experiment.tune_seeds
+            for arm in self.experiment.arms
+        ]
+
+    def final(self) -> list[Place]:
+        """The cells of each arm whose search is over, at the best point."""
+        best = {arm.title: self.best(arm) for arm in self.experiment.arms}
+        return [
+            self.place(arm, point, seed)
+            for seed in self.experiment.final_seeds
+            for arm in self.experiment.arms
+            if (point := best[arm.title]) is not None
+        ]
+
+    def best(self, arm: Arm) -> Mapping[str, Any] | None:
+        """The point that won an arm's search, once all of it is settled."""
+        records = [self.record(place) for place in self.searching if place.arm == arm]
+        over = all(record.state in SETTLED for record in records)
+        return chosen_point(records, self.experiment.measure) if over else None
+
+    def place(self, arm: Arm, point: Mapping[str, Any], seed: int) -> Place:
+        """A cell whose values are known."""
+        cell = self.experiment.cell(arm, point, seed)
+        key = key_of(cell)
+        self.known[key] = cell
+        return Place(key=key, arm=arm, seed=seed, point=point)
+
+    def search_key(self, arm: Arm, number: int, seed: int) -> str:
+        """A searched cell is named by its number, so that the budget is spent exactly once."""
+        return digest([self.studies[arm.title], number, seed])
+
+    def found(self, arm: Arm, number: int) -> Mapping[str, Any] | None:
+        """The values of a searched point, if any of its seeds was begun."""
+        for seed in self.experiment.tune_seeds:
+            for attempt in self.ledger.attempts.get(self.search_key(arm, number, seed), {}).values():
+                return point_of(attempt.cell["values"], self.experiment.tune)
+        return None
+
+    def cell(self, place: Place, point: Mapping[str, Any]) -> Cell:
+        """What the place trains, with these values."""
+        if place.key not in self.known:
+            self.known[place.key] = self.experiment.cell(place.arm, point, place.seed)
+        return self.known[place.key]
+
+    def example(self, place: Place) -> Cell:
+        """A cell of the same arm, as far as its point is known: to see what it takes."""
+        return self.cell(place, place.point) if place.point is not None else self.first[place.arm.title]
+
+    def values(self, place: Place) -> Mapping[str, Any] | None:
+        """The sampler's own words for a searched point, if any of its seeds was begun."""
+        return None if place.point is None else values_of(place.point, self.experiment.tune)
+
+    def record(self, place: Place) -> Record:
+        """How a cell stands."""
+        tries = self.ledger.of(place.key)
+        end = tries[-1].end if tries else {}
+        outcome = {name: end[name] for name in OUTCOME if name in end}
+        folder = self.store.cell(place.key, self.ledger.generations.get(place.key, 0))
+        return Record(
+            key=place.key,
+            arm=place.arm.title,
+            seed=place.seed,
+            levels=place.arm.levels,
+            point=place.point or {},
+            counts=place.counts,
+            state=self.state(place, tries),
+            attempts=len(tries),
+            why=end.get("why", ""),
+            code=tries[-1].cell["code"] if tries else {},
+            folder=folder,
+            run=sent.run if tries and (sent := read_sent(folder)) else None,
+            **outcome,
+        )
+
+    def state(self, place: Place, tries: list[Attempt]) -> State:
+        """From the attempts at a cell to its state; failures of other code than today's are tried again."""
+        status = tries[-1].status if tries else "interrupted"
+        if status in ("done", "diverged", "pruned"):
+            return status  # type: ignore[return-value]
+        if status == "running":
+            return "running" if self.someone_trains else "waiting"
+        if status == "failed" and self.spent(place, tries):
+            return "failed"
+        return "waiting"
+
+    def spent(self, place: Place, tries: list[Attempt]) -> bool:
+        """Whether a failed cell has no attempt left."""
+        now = code_of(self.cell(place, place.point or {}))
+        failed = [one for one in tries if one.status == "failed" and one.cell["code"] == now]
+        return bool(failed) and (failed[-1].end.get("permanent", False) or len(failed) > self.retries)
+
+    def records(self) -> list[Record]:
+        """Every cell that is known by now, as it stands."""
+        return [self.record(place) for place in self.places()]
+
+
+OUTCOME = ("step", "metrics", "seconds", "tokens_per_second", "parameters")

@@ -1,0 +1,194 @@
+"""The one who owns the ledger: hands cells to the crew, writes down what comes of them, and stops cleanly.
+
+    hand out  ->  listen  ->  settle  ->  hand out ...
+
+Ctrl-C or SIGTERM: nothing new begins, every cell saves and stops, and waits for the next time.  Asked twice, or after
+half a minute, it waits for nobody.
+"""
+
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any, Protocol
+
+from hqlt_lab.experiment.cell import Cell
+from hqlt_lab.study.agenda import Agenda, Place
+from hqlt_lab.study.crew import PATIENCE, Crew, Event
+from hqlt_lab.study.ledger import Attempt
+from hqlt_lab.study.record import Record
+from hqlt_lab.study.search import point_of
+from hqlt_lab.study.view import View
+from hqlt_lab.track.card import CellCard, cell_card
+from hqlt_lab.track.forms import ops_of
+from hqlt_lab.track.provenance import code_of
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Tracker(Protocol):
+    """Someone who keeps curves: `track.courier`."""
+
+    def tell(self, card: CellCard) -> None: ...
+
+
+@dataclass
+class Job:
+    """A cell under way."""
+
+    place: Place
+    cell: Cell
+    attempt: Attempt
+    folder: Path
+    step: int = 0
+    latest: dict[str, float] = field(default_factory=dict)
+
+
+def card_of(cell: Cell, record: Record) -> CellCard:
+    """A cell for the tracker, by the name of its folder: when it was forgotten and trained again, it is another one."""
+    return cell_card(record.folder.name, cell, record.folder, record.state, record.why, record.code, ops_of(cell))
+
+
+class Coordinator:
+    """Trains every cell that waits and is wanted."""
+
+    def __init__(
+        self,
+        agenda: Agenda,
+        crew: Crew,
+        tracker: Tracker,
+        view: View,
+        wanted: Callable[[Place], bool],
+        limit: int | None = None,
+    ) -> None:
+        self.agenda, self.ledger, self.crew, self.tracker, self.view = agenda, agenda.ledger, crew, tracker, view
+        self.wanted, self.left = wanted, math.inf if limit is None else limit
+        self.queue: list[Place] = []
+        self.jobs: dict[str, Job] = {}
+        self.asked, self.deadline = 0, math.inf
+
+    def work(self) -> bool:
+        """Go on until nothing is left to do; False if it was stopped before."""
+        with self.listening():
+            while True:
+                self.hand_out()
+                if not self.jobs:
+                    return not self.asked
+                for event in self.crew.events(timeout=0.25):
+                    self.hear(event)
+                self.view.look()
+                self.stop_if_asked()
+
+    def hand_out(self) -> None:
+        """Give out cells while there is room."""
+        while not self.asked and self.left > 0 and (place := self.next()):
+            if not self.crew.room_for(self.agenda.example(place)):
+                return
+            self.queue.pop(0)
+            self.begin(place)
+            self.left -= 1
+
+    def next(self) -> Place | None:
+        """The cell whose turn it is; after a failure or a search there may be new ones."""
+        if not self.queue:
+            self.queue = [
+                place
+                for place in self.agenda.places()
+                if place.key not in self.jobs and self.wanted(place) and self.agenda.record(place).state == "waiting"
+            ]
+        return self.queue[0] if self.queue else None
+
+    def begin(self, place: Place) -> None:
+        """Write an attempt into the ledger, then let someone train."""
+        agenda, study = self.agenda, self.agenda.studies[place.arm.title]
+        search = {} if place.counts else agenda.search
+        trial = self.ledger.ask(study, search, agenda.values(place) if search else None)
+        point = point_of(trial.params, agenda.experiment.tune) if search else place.point
+        assert point is not None
+        cell = agenda.cell(place, point)
+        told = {"key": place.key, "arm": place.arm.title, "seed": place.seed, "point": dict(point)}
+        attempt = self.ledger.begin(study, trial, {**told, "counts": place.counts, "code": code_of(cell)})
+        folder = agenda.store.cell(place.key, attempt.generation)
+        self.jobs[place.key] = Job(place, cell, attempt, folder)
+        self.show(place.key)
+        self.crew.start(place.key, cell, folder, len(self.ledger.of(place.key)))
+
+    def hear(self, event: Event) -> None:
+        """Take in what happened to a cell."""
+        job = self.jobs[event.key]
+        if event.word == "point":
+            self.follow(job, **event.told)
+            return
+        status, value, told = self.verdict(job, event)
+        self.ledger.finish(job.attempt, status, value, **told)
+        self.show(event.key)
+        del self.jobs[event.key]
+
+    def follow(self, job: Job, step: int, metrics: dict[str, float]) -> None:
+        """A point of a cell's curves; a cell that is being tuned may turn out to be hopeless."""
+        job.step, job.latest = step, job.latest | metrics
+        self.view.point(job.place.key, step, metrics)
+        experiment = self.agenda.experiment
+        value = metrics.get(experiment.measure.select)
+        tuned = not (self.agenda.search and job.place.counts)
+        if experiment.prune and tuned and value is not None and self.ledger.hopeless(job.attempt, step, value):
+            self.crew.give_up(job.place.key)
+
+    def verdict(self, job: Job, event: Event) -> tuple[Any, float | None, dict[str, Any]]:
+        """From an event to the words of the ledger: status, value, and what else is kept."""
+        told = dict(event.told)
+        if event.word == "ended":
+            status, why = told.pop("status"), told.pop("message")
+            value = told["metrics"].get(job.cell.measure.select, math.nan)
+            if status == "done" and math.isnan(value):
+                status, why = "diverged", f"{job.cell.measure.select} is not a number. {why}".strip()
+            return status, value, {**told, "why": why}
+        if event.word == "pruned":
+            why = f"Given up at step {job.step}: most other cells of its arm were better."
+            return "pruned", None, {"why": why, "step": job.step, "metrics": job.latest}
+        if event.word == "interrupted" or self.asked:
+            return "interrupted", None, {"step": job.step}
+        return "failed", None, {**told, "step": job.step}
+
+    def show(self, key: str) -> None:
+        """Tell whoever watches how a cell stands now."""
+        job = self.jobs[key]
+        record = self.agenda.record(job.place)
+        self.tracker.tell(card_of(job.cell, record))
+        if record.state == "running":
+            self.view.started(record, job.cell)
+        else:
+            self.view.settled(record)
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Ctrl-C and SIGTERM are requests, where this is the main thread."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self.ask) for number in SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def ask(self, number: int, frame: FrameType | None) -> None:
+        """Someone wants this to stop."""
+        self.asked += 1
+
+    def stop_if_asked(self) -> None:
+        """Have the cells saved; when that takes too long, do without."""
+        if not self.asked:
+            return
+        if self.deadline == math.inf:
+            self.view.stopping()
+            self.deadline = time.monotonic() + PATIENCE
+        self.crew.interrupt()
+        if self.asked > 1 or time.monotonic() > self.deadline:
+            self.crew.kill()

@@ -1,0 +1,206 @@
+"""The workers of one machine: hired from a warm server, given cells, replaced when they are lost.
+
+Python's forkserver imports the libraries once; a worker is then a fork of it, which takes hundredths of a second
+instead of ten seconds.  Nothing in it touches a GPU: each worker sees those of its cell alone.
+"""
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from fractions import Fraction
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hqlt_lab.errors import TrainingError
+from hqlt_lab.experiment.cell import Cell
+from hqlt_lab.registry import included
+from hqlt_lab.study import worker
+from hqlt_lab.study.machine import assign, share
+
+PATIENCE = 30.0  # seconds a worker gets to save, when all are asked to stop
+STILLBORN = 3  # workers that may die before their first word
+LOST = (EOFError, OSError)
+
+
+class Event(NamedTuple):
+    """What happened to a cell."""
+
+    key: str
+    word: str  # point, ended, pruned, interrupted, failed, lost
+    told: dict[str, Any]
+
+
+@dataclass(eq=False)
+class Member:
+    """One worker, as the coordinator sees it."""
+
+    process: BaseProcess
+    pipe: Connection
+    gpus: tuple[int, ...] | None = None  # those it has seen; None: it was never told
+    key: str | None = None  # the cell it is at
+    need: Fraction = Fraction(0)
+    since: float = 0.0
+    spoke: bool = False
+    asked: bool = False  # to save and stop, which is said once: the second time means at once
+    fate: str = ""  # why we ended it, if we did
+
+
+class Crew:
+    """Up to so many workers.  `gpus_of` says what a cell takes."""
+
+    def __init__(
+        self, workers: int, threads: int, gpus: int, gpus_of: Callable[[Cell], float], time_limit: float | None
+    ) -> None:
+        self.workers, self.threads, self.gpus_of, self.time_limit = workers, threads, gpus_of, time_limit
+        self.free = [Fraction(1)] * gpus
+        self.members: list[Member] = []
+        self.stillborn = 0
+        self.context = multiprocessing.get_context("forkserver")
+        self.context.set_forkserver_preload(["hqlt_lab.study.warm"])
+
+    @property
+    def busy(self) -> list[str]:
+        """The cells under way."""
+        return [member.key for member in self.members if member.key is not None]
+
+    def room_for(self, cell: Cell) -> bool:
+        """Whether it could begin now."""
+        return len(self.busy) < self.workers and assign(share(self.gpus_of(cell)), self.free) is not None
+
+    def start(self, key: str, cell: Cell, folder: Path, attempt: int) -> None:
+        """Give a cell to someone; there must be room for it."""
+        need = share(self.gpus_of(cell))
+        gpus = assign(need, self.free)
+        assert gpus is not None
+        member = self.idle_with(gpus)
+        member.key, member.need, member.gpus, member.since = key, need, gpus, time.monotonic()
+        for index in gpus:
+            self.free[index] -= min(need, Fraction(1))
+        order = {"cell": cell.as_dict(), "folder": str(folder), "attempt": attempt}
+        order |= {"gpus": visible(gpus), "with": [str(file) for file in included()]}
+        with suppress(*LOST):  # whoever died in this moment is found by `events`
+            member.pipe.send(("train", order))
+
+    def idle_with(self, gpus: tuple[int, ...]) -> Member:
+        """Someone who is free and has seen no other GPUs; once a process has, it cannot unsee them."""
+        idle = [member for member in self.members if member.key is None]
+        for member in idle:
+            if member.gpus in (None, gpus):
+                return member
+        for member in idle[: max(0, len(self.members) + 1 - self.workers)]:
+            self.dismiss(member)
+        return self.hire()
+
+    def hire(self) -> Member:
+        """One more worker."""
+        ours, theirs = self.context.Pipe()
+        process = self.context.Process(target=worker.main, args=(theirs, self.threads), daemon=True)
+        process.start()
+        theirs.close()
+        self.members.append(Member(process, ours))
+        return self.members[-1]
+
+    def events(self, timeout: float) -> Iterator[Event]:
+        """What happened since the last time, waiting for it as long as allowed."""
+        self.end_the_late()
+        by_pipe = {member.pipe: member for member in self.members}
+        for pipe in wait(list(by_pipe), timeout):
+            member = by_pipe[pipe]  # type: ignore[index]
+            try:
+                word, told = member.pipe.recv()
+            except LOST:
+                yield from self.lose(member)
+                continue
+            member.spoke, self.stillborn = True, 0
+            if word == "ready" or member.key is None:
+                continue
+            event = Event(member.key, word, told)
+            if word != "point":
+                self.release(member)
+            if word == "failed":  # the worker leaves by itself: what went wrong may have left something behind in it
+                self.members.remove(member)
+                member.pipe.close()
+            yield event
+
+    def end_the_late(self) -> None:
+        """A worker that takes longer than it may is killed; its pipe then breaks, as if it had died."""
+        for member in self.members:
+            if self.time_limit and member.key and time.monotonic() - member.since > self.time_limit:
+                member.fate = f"The time limit of {self.time_limit:g} s passed."
+                member.process.kill()
+
+    def lose(self, member: Member) -> Iterator[Event]:
+        """A worker is gone: say so for its cell."""
+        member.process.join(PATIENCE)
+        self.members.remove(member)
+        member.pipe.close()
+        self.stillborn += not member.spoke
+        why = member.fate or cause(member.process.exitcode)
+        if self.stillborn >= STILLBORN:
+            raise TrainingError(
+                f"{self.stillborn} workers died before they could begin ({why}) If this is a script, put what it does "
+                "under `if __name__ == '__main__':`, because workers import it."
+            )
+        if member.key is not None:
+            key = member.key
+            self.release(member)
+            yield Event(key, "lost", {"why": why})
+
+    def release(self, member: Member) -> None:
+        """The cell is over: its share of the machine is free again."""
+        for index in member.gpus or ():
+            self.free[index] += min(member.need, Fraction(1))
+        member.key = None
+
+    def give_up(self, key: str) -> None:
+        """Ask the worker of a cell to stop; its event will follow."""
+        for member in self.members:
+            if member.key == key:
+                with suppress(*LOST):
+                    member.pipe.send(("give up", {}))
+
+    def interrupt(self) -> None:
+        """Ask all to save and stop, each of them once; their events will follow."""
+        for member in self.members:
+            if member.key is not None and member.process.pid and not member.asked:
+                member.asked = True
+                with suppress(ProcessLookupError):
+                    os.kill(member.process.pid, signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Wait for nobody."""
+        for member in self.members:
+            member.process.kill()
+
+    def dismiss(self, member: Member) -> None:
+        """Send someone home who is idle."""
+        self.members.remove(member)
+        member.pipe.close()
+        member.process.join(1)
+        member.process.kill()
+
+    def close(self) -> None:
+        """Send everyone home."""
+        for member in list(self.members):
+            self.dismiss(member)
+
+
+def visible(gpus: tuple[int, ...]) -> str:
+    """What the worker's CUDA_VISIBLE_DEVICES must be, given our own."""
+    ours = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    return ",".join(ours[index] if ours else str(index) for index in gpus)
+
+
+def cause(exitcode: int | None) -> str:
+    """Why a process may have died, for people."""
+    if exitcode == -signal.SIGKILL:
+        return "Its process was killed; if nobody did it, the machine ran out of memory."
+    if exitcode is not None and exitcode < 0:
+        return f"Its process died of {signal.Signals(-exitcode).name}."
+    return f"Its process ended with code {exitcode}."

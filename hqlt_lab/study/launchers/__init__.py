@@ -1,0 +1,1 @@
+"""Who trains the cells of a study: one file each."""

@@ -1,0 +1,108 @@
+"""Train every cell of an experiment that is not settled yet: take the lock, open the ledger, hire, go.
+
+Running it again is resuming: settled cells are left alone, interrupted ones go on from their checkpoint in the same
+MLflow run, failed ones are tried again up to a limit, and whatever is new in the file is added.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from hqlt_lab.experiment.experiment import Experiment
+from hqlt_lab.experiment.plan import fits, select, wishes, words
+from hqlt_lab.registry import build
+from hqlt_lab.study.agenda import Agenda, Place
+from hqlt_lab.study.coordinator import Coordinator, Tracker, card_of
+from hqlt_lab.study.ledger import Ledger
+from hqlt_lab.study.record import SETTLED, Record
+from hqlt_lab.study.store import Store
+from hqlt_lab.study.view import View
+from hqlt_lab.track.card import CellCard
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """Which cells to train now."""
+
+    only: Sequence[str] = ()
+    limit: int | None = None
+    again: bool = False  # also those that are settled
+
+
+def open_agenda(experiment: Experiment, store: Store) -> Agenda:
+    """What the ledger says of an experiment's cells."""
+    return Agenda(experiment, Ledger(store, experiment.measure.direction, pruner(experiment)), store)
+
+
+def pruner(experiment: Experiment) -> Any:
+    """Cells that do worse than the median of their arm at the same step are given up, if the file says so."""
+    import optuna
+
+    if experiment.prune is None:
+        return None
+    return optuna.pruners.MedianPruner(
+        n_startup_trials=experiment.prune.finished, n_warmup_steps=experiment.prune.after
+    )
+
+
+def wanted(experiment: Experiment, agenda: Agenda, only: Sequence[str]) -> Callable[[Place], bool]:
+    """Whether a cell was asked for; words that nothing has are told at once."""
+    seeds = {*experiment.final_seeds, *(experiment.tune_seeds if agenda.search else ())}
+    known = [words(arm.name, seed, arm.levels) for arm in experiment.arms for seed in sorted(seeds)]
+    known += [place.words for place in agenda.places()]
+    select(known, known, only)
+    wish = wishes(only)
+    return lambda place: fits(place.words, wish)
+
+
+def forget(experiment: Experiment, root: Path, only: Sequence[str]) -> list[Record]:
+    """Mark what is known of these cells as superseded; what they were is returned."""
+    store = Store(root, experiment.name)
+    with store.owned():
+        agenda = open_agenda(experiment, store)
+        agenda.ledger.recover()
+        return set_aside(agenda, wanted(experiment, agenda, only))
+
+
+def set_aside(agenda: Agenda, wish: Callable[[Place], bool]) -> list[Record]:
+    """Raise the generation of every cell that was tried."""
+    tried = [record for place in agenda.places() if wish(place) and (record := agenda.record(place)).attempts]
+    agenda.ledger.forget(record.key for record in tried)
+    return tried
+
+
+def cards(agenda: Agenda) -> list[CellCard]:
+    """Every cell that was ever tried, for the tracker; those that were forgotten too."""
+    found = []
+    for place in agenda.places():
+        record, cell = agenda.record(place), agenda.example(place)
+        for generation in range(agenda.ledger.generations.get(place.key, 0)):
+            folder = agenda.store.cell(place.key, generation)
+            before = replace(record, state="superseded", folder=folder, why="", code={})
+            found.append(card_of(cell, before))
+        if record.attempts:
+            found.append(card_of(cell, record))
+    return found
+
+
+def train(experiment: Experiment, store: Store, choice: Choice, view: View, tracker: Tracker) -> tuple[Agenda, bool]:
+    """Train what waits; the caller owns the store.  Returns how the cells stand, and whether it came to the end."""
+    agenda = open_agenda(experiment, store)
+    agenda.ledger.recover()
+    wish = wanted(experiment, agenda, choice.only)
+    if choice.again:
+        set_aside(agenda, wish)
+    for card in cards(agenda):
+        tracker.tell(card)
+    states = {place.key: agenda.record(place).state for place in agenda.places()}
+    waiting = [place for place in agenda.places() if states[place.key] == "waiting" and wish(place)][: choice.limit]
+    cells = [agenda.example(place) for place in waiting]
+    crew = build("launcher", experiment.launcher).crew(cells)
+    steps = {place.key: cell.train.steps for place, cell in zip(waiting, cells, strict=True)}
+    view.begin(steps, sum(state in SETTLED for state in states.values()), agenda.total, crew.workers)
+    try:
+        finished = Coordinator(agenda, crew, tracker, view, wish, choice.limit).work() if cells else True
+    finally:
+        crew.close()
+    return agenda, finished

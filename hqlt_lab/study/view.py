@@ -1,0 +1,32 @@
+"""Someone who watches a study."""
+
+from typing import Protocol
+
+from hqlt_lab.experiment.cell import Cell
+from hqlt_lab.study.record import Record
+
+
+class View(Protocol):
+    """What the coordinator tells."""
+
+    def begin(self, waiting: dict[str, int], settled: int, total: int, workers: int) -> None:
+        """What there is to do: key -> steps of every cell that will be trained."""
+
+    def started(self, record: Record, cell: Cell) -> None:
+        """An attempt at a cell begins."""
+
+    def point(self, key: str, step: int, metrics: dict[str, float]) -> None:
+        """Some points of its curves."""
+
+    def settled(self, record: Record) -> None:
+        """The attempt is over; the cell may wait for another one."""
+
+    def stopping(self) -> None:
+        """Somebody wants it to end."""
+
+    def look(self) -> None:
+        """A quarter of a second has passed."""
+
+
+class Silent(View):
+    """Watches, and says nothing."""

@@ -1,0 +1,143 @@
+"""A worker: a warm process that trains one cell after another, and ends when its coordinator does.
+
+It hears ("train", order) and ("give up", {}) and says, always for the cell it is at:
+
+    ready                           waiting for a cell
+    point(step, metrics)            of its curves, which it also appends to the cell's folder
+    ended(outcome)                  done or diverged
+    pruned | interrupted            asked to stop, by "give up" or by SIGTERM
+    failed(why, permanent)          the traceback is in the cell's log; the worker leaves, and another takes its place
+"""
+
+import gc
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from hqlt_lab.errors import HqltError
+from hqlt_lab.experiment.cell import cell_from
+from hqlt_lab.registry import include
+from hqlt_lab.track.spool import Spool
+
+LOG = "log.txt"
+Message = tuple[str, dict[str, Any]]
+
+
+class Pruned(Exception):
+    """The cell is not worth going on with."""
+
+
+class Ear(threading.Thread):
+    """Listens to the coordinator; when there is none any more, nothing of the worker stays."""
+
+    def __init__(self, pipe: Connection) -> None:
+        super().__init__(daemon=True)
+        self.pipe, self.orders, self.given_up = pipe, queue.Queue[dict[str, Any]](), threading.Event()
+
+    def run(self) -> None:
+        try:
+            while True:
+                word, told = self.pipe.recv()
+                if word == "train":
+                    self.given_up.clear()
+                    self.orders.put(told)
+                else:
+                    self.given_up.set()
+        except (EOFError, OSError):
+            os._exit(1)
+
+
+def main(pipe: Connection, threads: int) -> None:
+    """What the process does."""
+    os.setsid()  # Ctrl-C in the terminal is for the coordinator
+    ear = Ear(pipe)
+    ear.start()
+    import torch
+
+    torch.set_num_threads(threads)
+    os.environ["OMP_NUM_THREADS"] = str(threads)  # for the processes of a cell on several devices
+    word = ""
+    while word != "failed":
+        pipe.send(("ready", {}))
+        word, told = attempt(ear.orders.get(), pipe, ear)
+        pipe.send((word, told))
+        gc.collect()
+
+
+def attempt(order: dict[str, Any], pipe: Connection, ear: Ear) -> Message:
+    """Train a cell, and say how it ended."""
+    folder, cell = Path(order["folder"]), cell_from(order["cell"])
+    folder.mkdir(parents=True, exist_ok=True)
+    if order["gpus"]:
+        os.environ["CUDA_VISIBLE_DEVICES"] = order["gpus"]
+    spool = Spool(folder)
+
+    def record(step: int, metrics: dict[str, float]) -> None:
+        spool.add(step, metrics)
+        pipe.send(("point", {"step": step, "metrics": metrics}))
+        if ear.given_up.is_set():
+            raise Pruned
+
+    with output_into(folder / LOG, f"attempt {order['attempt']}, {time.strftime('%Y-%m-%d %H:%M:%S')}"), stoppable():
+        try:
+            for file in order["with"]:
+                include(file)
+            from hqlt_lab.train.fit import fit
+            from hqlt_lab.train.interrupt import Interrupted
+
+            try:
+                return "ended", asdict(fit(cell, folder, record))
+            except Pruned:
+                return "pruned", {}
+            except (Interrupted, KeyboardInterrupt) as stop:
+                print(stop)
+                return "interrupted", {}
+        except Exception as error:
+            traceback.print_exc()
+            # the lab's own complaints would be the same the next time
+            return "failed", {"why": f"{type(error).__name__}: {error}", "permanent": isinstance(error, HqltError)}
+
+
+@contextmanager
+def output_into(file: Path, title: str) -> Iterator[None]:
+    """Whatever is printed, by Python or below it, is appended to the file."""
+    before = os.dup(1), os.dup(2)
+    with file.open("a") as log:
+        print(f"--- {title}", file=log, flush=True)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            for place, handle in enumerate(before, 1):
+                os.dup2(handle, place)
+                os.close(handle)
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """SIGTERM where `fit` does not listen itself: while it prepares, or waits for processes of its own."""
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt("The run was stopped before its first step.")

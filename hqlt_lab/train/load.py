@@ -1,0 +1,38 @@
+"""A trained model, from its folder."""
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+from hqlt_lab.errors import TrainingError
+from hqlt_lab.experiment.cell import cell_from
+from hqlt_lab.model.sequence_model import SequenceModel
+from hqlt_lab.registry import build
+from hqlt_lab.tasks._base import Task
+from hqlt_lab.train.checkpoints import BEST, DAMAGED, LAST, read
+from hqlt_lab.train.claim import FILE
+from hqlt_lab.train.fit import build_model
+
+
+class Loaded(NamedTuple):
+    """What a cell became."""
+
+    model: SequenceModel  # with the trained weights, ready to be used
+    task: Task
+
+
+def load_cell(folder: Path) -> Loaded:
+    """The weights that were kept, in the model that the cell describes."""
+    cell = cell_from(json.loads((folder / FILE).read_text()))
+    task = build("task", cell.task)
+    model = build_model(cell, task)
+    first = BEST if cell.train.report == "best_valid" else LAST
+    for name in (first, LAST, BEST):
+        if (folder / name).exists():
+            try:
+                weights = read(folder / name)["state_dict"]
+            except DAMAGED as error:
+                raise TrainingError(f"{folder / name}: cannot be read ({type(error).__name__}).") from error
+            model.load_state_dict({key.removeprefix("model."): value for key, value in weights.items()})
+            return Loaded(model.eval(), task)
+    raise TrainingError(f"{folder}: no weights are kept here (train.keep is {cell.train.keep!r}). Train it again.")

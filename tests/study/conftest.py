@@ -1,0 +1,93 @@
+"""Studies of cells that train in a moment."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hqlt_lab.experiment.cell import Cell
+from hqlt_lab.experiment.experiment import Experiment, load
+from hqlt_lab.registry import include, temporarily
+from hqlt_lab.study.record import Record
+from hqlt_lab.study.run import Choice, open_agenda, train
+from hqlt_lab.study.store import Store
+
+FAULTY = Path(__file__).parent / "faulty.py"
+TINY = """
+question: Does it run?
+task: {name: parity, train_length: [3, 8], test_length: [8, 16], eval_size: 16}
+model:
+  {width: 8, heads: 1, layers: 1, mlp_width: 8, update_rule: {name: delta, max_beta: 2},
+   timing: {name: synchronous, window: 4}, mixer: sum, positions: none}
+train: {steps: 6, batch_size: 4, lr: 1e-2, valid_every: 2, checkpoint_every: 2, log_every: 1}
+trainer: {accelerator: cpu}
+launcher: {workers: 2, threads: 1}
+"""
+
+
+class Watcher:
+    """A view that remembers."""
+
+    def __init__(self) -> None:
+        self.starts: list[tuple[str, int]] = []
+        self.ends: list[Record] = []
+        self.workers = 0
+
+    def begin(self, waiting: dict[str, int], settled: int, total: int, workers: int) -> None:
+        self.workers = workers
+
+    def started(self, record: Record, cell: Cell) -> None:
+        self.starts.append((record.arm, record.seed))
+
+    def point(self, key: str, step: int, metrics: dict[str, float]) -> None: ...
+
+    def settled(self, record: Record) -> None:
+        self.ends.append(record)
+
+    def stopping(self) -> None: ...
+
+    def look(self) -> None: ...
+
+
+class Nobody:
+    """A tracker that keeps nothing."""
+
+    def tell(self, card: Any) -> None: ...
+
+
+class Lab:
+    """Writes experiment files and runs them in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.runs = folder, folder / "runs"
+
+    def experiment(self, text: str, name: str = "tiny", overrides: tuple[str, ...] = ()) -> Experiment:
+        file = self.folder / f"{name}.yaml"
+        file.write_text(TINY + text)
+        return load(file, overrides)
+
+    def run(self, experiment: Experiment, **choice: Any) -> Watcher:
+        """Train what waits."""
+        watcher, store = Watcher(), Store(self.runs, experiment.name)
+        with store.owned():
+            train(experiment, store, Choice(**choice), watcher, Nobody())
+        return watcher
+
+    def records(self, experiment: Experiment) -> list[Record]:
+        return open_agenda(experiment, Store(self.runs, experiment.name)).records()
+
+    def states(self, experiment: Experiment) -> dict[str, int]:
+        return dict(Counter(record.state for record in self.records(experiment)))
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    return Lab(tmp_path)
+
+
+@pytest.fixture
+def faulty():
+    with temporarily():
+        include(FAULTY)
+        yield

@@ -1,0 +1,47 @@
+"""A mixer that goes wrong, as parts under development do: for tests, given by --with."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from hqlt_lab.components.mixers._base import Mixer
+from hqlt_lab.registry import register
+
+
+@register("mixer", "faulty")
+class Faulty(Mixer):
+    """Faulty: the sum of both memories, until something happens.
+
+    how    raise, die, hang, nan, memory; any other word: nothing
+    mark   a file that is made when it happens; if it is there already, it does not happen again
+    step   in which training step
+    """
+
+    def __init__(self, how: str = "nothing", mark: str = "", step: int = 0, seconds: float = 0.0) -> None:
+        super().__init__()
+        self.how, self.mark, self.step, self.seconds, self.calls = how, mark, step, seconds, 0
+
+    def forward(self, x: Tensor, fw: Tensor, kv: Tensor) -> Tensor:
+        if self.training:
+            self.calls += 1
+            time.sleep(self.seconds)
+            if self.calls > self.step and not (self.mark and Path(self.mark).exists()):
+                if self.mark:
+                    Path(self.mark).touch()
+                return self.happen(fw + kv)
+        return fw + kv
+
+    def happen(self, mixed: Tensor) -> Tensor:
+        if self.how == "raise":
+            raise RuntimeError("the matrix is not in the mood")
+        if self.how == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.how == "hang":
+            time.sleep(3600)
+        if self.how == "memory":
+            raise torch.OutOfMemoryError("no more of it")
+        return mixed * (float("nan") if self.how == "nan" else 1.0)

@@ -1,0 +1,225 @@
+"""Kill anything at any moment, type the same command again: nothing is lost, nothing is there twice.
+
+Every test runs `hqlt run` as a user would, and compares with a run that nobody disturbed.
+"""
+
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+import pytest
+
+from hqlt_lab import api
+from hqlt_lab.registry import include, temporarily
+from hqlt_lab.study.record import Record
+
+from .conftest import FAULTY, TINY
+
+pytestmark = pytest.mark.slow
+HQLT = [str(Path(sys.executable).parent / "hqlt"), "--with", str(FAULTY)]
+# a second per cell, so that there is a middle to be killed in; two checkpoints, so that there is something to resume
+STUDY = """
+arms: {a: {model.mixer: {name: faulty, seconds: 0.04}}, b: {model.mixer: {name: faulty, seconds: 0.04, how: other}}}
+seeds: 3
+"""
+LONGER = ("--set", "train.steps=25", "--set", "train.checkpoint_every=10")
+
+
+class Place:
+    """A folder in which the command is typed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "study.yaml").write_text(TINY + STUDY)
+        self.study = folder / "runs/studies/study"
+        self.command = [*HQLT, "run", "study.yaml", *LONGER]
+
+    def start(self) -> "subprocess.Popen[str]":
+        pipe, told = subprocess.PIPE, subprocess.STDOUT
+        return subprocess.Popen(
+            self.command, cwd=self.folder, stdout=pipe, stderr=told, text=True, start_new_session=True
+        )
+
+    def finish(self) -> str:
+        """Type the command and wait for its end."""
+        done = subprocess.run(self.command, cwd=self.folder, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def points(self) -> int:
+        """How many lines all curves have by now."""
+        return sum(file.read_bytes().count(b"\n") for file in self.study.glob("cells/*/metrics.jsonl"))
+
+    def wait_for_points(self, count: int, process: "subprocess.Popen[str]") -> None:
+        until = time.monotonic() + 120
+        while self.points() < count and process.poll() is None and time.monotonic() < until:
+            time.sleep(0.02)
+        assert process.poll() is None and self.points() >= count
+
+    def records(self) -> list[Record]:
+        with temporarily():
+            include(FAULTY)
+            return api.status(self.folder / "study.yaml", change=LONGER[1::2], runs=self.folder / "runs").records
+
+    def results(self) -> dict[str, tuple[str, Mapping[str, float]]]:
+        return {record.key: (record.state, record.metrics) for record in self.records()}
+
+    def tries(self) -> list[int]:
+        return [record.attempts for record in self.records()]
+
+    def tracked(self) -> tuple[int, int, set[int]]:
+        """Runs of cells in MLflow, points that are there twice, and the numbers of loss points per run."""
+        with closing(sqlite3.connect(self.folder / "runs/mlflow.db")) as database:
+            ask = lambda query: database.execute(query).fetchall()  # noqa: E731
+            runs = ask("select count(*) from tags where key = 'hqlt.kind' and value = 'cell'")[0][0]
+            twice = ask("select run_uuid, key, step from metrics group by run_uuid, key, step having count(*) > 1")
+            losses = ask("select run_uuid, count(*) from metrics where key = 'train/loss' group by run_uuid")
+        return runs, len(twice), {count for _, count in losses}
+
+
+def everyone(process: "subprocess.Popen[str]") -> list[psutil.Process]:
+    """The coordinator and all that came from it."""
+    coordinator = psutil.Process(process.pid)
+    return [coordinator, *coordinator.children(recursive=True)]
+
+
+def workers(process: "subprocess.Popen[str]") -> list[psutil.Process]:
+    server = next(one for one in everyone(process) if "forkserver" in " ".join(one.cmdline()))
+    return server.children()
+
+
+def nobody_left(family: list[psutil.Process]) -> bool:
+    return not [one for one in family if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory) -> Place:
+    place = Place(tmp_path_factory.mktemp("undisturbed"))
+    place.finish()
+    return place
+
+
+@pytest.fixture
+def place(tmp_path) -> Place:
+    return Place(tmp_path)
+
+
+def same_as(place: Place, undisturbed: Place) -> None:
+    """Each cell once, with the same result, and its curve in MLflow once."""
+    assert place.results() == undisturbed.results()
+    assert {state for state, _ in place.results().values()} == {"done"}
+    assert place.tracked() == undisturbed.tracked() == (6, 0, {25})
+
+
+def test_kill_a_worker(place, undisturbed):
+    process = place.start()
+    place.wait_for_points(8, process)
+    workers(process)[0].kill()
+    process.communicate(timeout=300)
+    assert process.returncode == 0
+    same_as(place, undisturbed)
+    assert sorted(place.tries()) == [1, 1, 1, 1, 1, 2]
+
+
+@pytest.mark.parametrize("also_workers", [False, True])
+def test_kill_the_coordinator(place, undisturbed, also_workers):
+    process = place.start()
+    place.wait_for_points(30, process)
+    family = everyone(process)
+    if also_workers:
+        for one in workers(process):
+            one.kill()
+    process.kill()
+    time.sleep(1)
+    assert nobody_left(family)
+    process.communicate()
+    place.finish()
+    same_as(place, undisturbed)
+
+
+def test_kill_inside_a_write_to_the_journal(place, undisturbed):
+    process = place.start()
+    place.wait_for_points(30, process)
+    process.kill()
+    process.communicate()
+    journal = place.study / "cells.journal"
+    with journal.open("ab") as file:
+        file.write(b'{"op_code":6,"worker_id":"torn in the mid')
+    os.symlink(journal, f"{journal}.lock")  # as Optuna's own lock looks
+    began = time.monotonic()
+    place.finish()
+    assert time.monotonic() - began < 60
+    same_as(place, undisturbed)
+
+
+def test_kill_at_any_moment_again_and_again(place, undisturbed):
+    draw = random.Random(4)
+    for _ in range(4):
+        process = place.start()
+        place.wait_for_points(place.points() + 1, process)
+        time.sleep(draw.uniform(0, 1.5))
+        process.kill()
+        process.communicate()
+    place.finish()
+    same_as(place, undisturbed)
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(place, undisturbed):
+    process = place.start()
+    place.wait_for_points(16, process)
+    family = everyone(process)
+    os.killpg(process.pid, signal.SIGINT)  # a terminal tells the whole group
+    told, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Stopped. Nothing is lost; go on with\n    hqlt run study.yaml" in told
+    assert nobody_left(family)
+    checkpoints = list(place.study.glob("cells/*/last.ckpt"))
+    assert checkpoints
+    place.finish()
+    same_as(place, undisturbed)
+    assert max(place.tries()) == 2
+
+
+def test_a_second_coordinator_is_refused(place):
+    process = place.start()
+    place.wait_for_points(1, process)
+    told = subprocess.run(place.command, cwd=place.folder, capture_output=True, text=True)
+    assert told.returncode == 1
+    assert f"another program is at work on this study (process {process.pid}" in told.stderr
+    process.kill()
+    process.communicate()
+
+
+def test_a_database_that_is_locked_for_a_while(place, undisturbed):
+    process = place.start()
+    place.wait_for_points(8, process)
+    with closing(sqlite3.connect(place.folder / "runs/mlflow.db", timeout=30, isolation_level=None)) as database:
+        database.execute("BEGIN EXCLUSIVE")
+        time.sleep(4)
+        database.execute("ROLLBACK")
+    told, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, told
+    same_as(place, undisturbed)
+
+
+def test_a_database_that_is_gone_for_a_while(place, undisturbed):
+    process = place.start()
+    place.wait_for_points(8, process)
+    database = place.folder / "runs/mlflow.db"
+    database.rename(place.folder / "elsewhere.db")
+    told, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, told
+    assert "Nothing is lost" in told
+    assert {state for state, _ in place.results().values()} == {"done"}
+    (place.folder / "elsewhere.db").rename(database)
+    place.finish()
+    same_as(place, undisturbed)

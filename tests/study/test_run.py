@@ -1,0 +1,171 @@
+"""Each cell is trained once, whatever goes wrong around it."""
+
+import json
+
+import pytest
+
+from hqlt_lab.errors import ConfigError, StoreError
+from hqlt_lab.study.store import Store
+
+ARMS = """
+arms: {sum: {}, vector: {model.mixer: vector}}
+seeds: 2
+"""
+
+
+def test_every_cell_is_trained_once_and_again_means_nothing_is_left(lab):
+    experiment = lab.experiment(ARMS)
+    watcher = lab.run(experiment)
+    assert sorted(watcher.starts) == [("sum", 0), ("sum", 1), ("vector", 0), ("vector", 1)]
+    assert lab.states(experiment) == {"done": 4}
+    assert lab.run(experiment).starts == []
+
+
+def test_arms_are_compared_as_early_as_possible(lab):
+    watcher = lab.run(lab.experiment(ARMS, overrides=("launcher.workers=1",)))
+    assert watcher.starts == [("sum", 0), ("vector", 0), ("sum", 1), ("vector", 1)]
+
+
+def test_new_arms_and_seeds_run_only_what_is_new(lab):
+    lab.run(lab.experiment(ARMS))
+    watcher = lab.run(
+        lab.experiment("arms: {sum: {}, vector: {model.mixer: vector}, scalar: {model.mixer: scalar}}\nseeds: 3")
+    )
+    assert sorted(watcher.starts) == [("scalar", 0), ("scalar", 1), ("scalar", 2), ("sum", 2), ("vector", 2)]
+
+
+def test_a_renamed_arm_keeps_its_results(lab):
+    lab.run(lab.experiment(ARMS))
+    renamed = lab.experiment("arms: {plain: {}, vector: {model.mixer: vector}}\nseeds: 2")
+    assert lab.run(renamed).starts == []
+    assert {record.arm for record in lab.records(renamed)} == {"plain", "vector"}
+
+
+def test_the_result_does_not_depend_on_the_number_of_workers(lab, tmp_path):
+    experiment = lab.experiment(ARMS)
+    lab.run(experiment)
+    alone = type(lab)(tmp_path / "alone")
+    alone.folder.mkdir()
+    lab_alone = alone.experiment(ARMS, overrides=("launcher.workers=1",))
+    alone.run(lab_alone)
+    assert [r.metrics for r in alone.records(lab_alone)] == [r.metrics for r in lab.records(experiment)]
+
+
+def test_only_and_limit_choose_cells(lab):
+    experiment = lab.experiment(ARMS)
+    assert lab.run(experiment, only=["arm=vector"], limit=1).starts == [("vector", 0)]
+    assert sorted(lab.run(experiment, only=["seed=0"]).starts) == [("sum", 0)]
+    assert lab.states(experiment) == {"done": 2, "waiting": 2}
+    with pytest.raises(ConfigError, match=r"there is no such value\. Did you mean 'vector'"):
+        lab.run(experiment, only=["arm=vektor"])
+
+
+def test_again_supersedes_what_was_there(lab):
+    experiment = lab.experiment(ARMS)
+    lab.run(experiment)
+    before = {record.key: record.folder for record in lab.records(experiment)}
+    watcher = lab.run(experiment, again=True, only=["arm=sum,seed=1"])
+    assert watcher.starts == [("sum", 1)]
+    after = {record.key: record.folder for record in lab.records(experiment)}
+    assert sum(before[key] != after[key] for key in before) == 1
+    assert lab.states(experiment) == {"done": 4}
+    assert all(record.attempts == 1 for record in lab.records(experiment))
+
+
+@pytest.mark.parametrize(
+    ("how", "state", "attempts", "why"),
+    [
+        ("raise", "failed", 2, "RuntimeError: the matrix is not in the mood"),
+        ("memory", "failed", 2, "OutOfMemoryError: no more of it"),
+        ("die", "failed", 2, "Its process was killed; if nobody did it, the machine ran out of memory."),
+        ("nan", "diverged", 1, "the loss is nan"),
+    ],
+)
+def test_a_bad_cell_does_not_stop_the_others(lab, faulty, how, state, attempts, why):
+    arms = f"arms: {{sum: {{}}, bad: {{model.mixer: {{name: faulty, how: {how}}}}}}}\nseeds: 2"
+    experiment = lab.experiment(arms, overrides=("launcher.retries=1",))
+    lab.run(experiment)
+    good, bad = ([r for r in lab.records(experiment) if r.arm == arm] for arm in ("sum", "bad"))
+    assert [record.state for record in good] == ["done", "done"]
+    assert [(record.state, record.attempts) for record in bad] == [(state, attempts)] * 2
+    assert all(why in record.why for record in bad)
+    assert lab.run(experiment).starts == []
+
+
+def test_the_traceback_is_in_the_log_of_the_cell(lab, faulty):
+    experiment = lab.experiment("arms: {bad: {model.mixer: {name: faulty, how: raise}}}\nseeds: 1")
+    lab.run(experiment)
+    (record,) = lab.records(experiment)
+    log = (record.folder / "log.txt").read_text()
+    assert log.count("--- attempt") == 3
+    assert "Traceback" in log and "the matrix is not in the mood" in log
+
+
+def test_a_cell_that_hangs_is_ended_and_goes_on_from_its_checkpoint(lab, faulty, tmp_path):
+    arms = f"arms: {{slow: {{model.mixer: {{name: faulty, how: hang, step: 4, mark: {tmp_path}/hung}}}}}}\nseeds: 1"
+    experiment = lab.experiment(arms, overrides=("launcher.time_limit=6",))
+    watcher = lab.run(experiment)
+    assert [record.why for record in watcher.ends] == ["The time limit of 6 s passed.", ""]
+    (record,) = lab.records(experiment)
+    assert (record.state, record.attempts) == ("done", 2)
+    lines = [json.loads(line) for line in (record.folder / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if "train/loss" in line["metrics"]] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_worker_that_dies_in_mid_run_loses_nothing(lab, faulty, tmp_path):
+    arm = "arms: {{a: {{model.mixer: {{name: faulty, how: {how}, step: 3, mark: {mark}}}}}}}\nseeds: 1"
+    disturbed = lab.experiment(arm.format(how="die", mark=tmp_path / "died"), "disturbed")
+    lab.run(disturbed)
+    calm = lab.experiment(arm.format(how="nothing", mark=tmp_path / "died"), "calm")
+    lab.run(calm)
+    (first,), (second,) = lab.records(disturbed), lab.records(calm)
+    assert (first.state, first.attempts) == ("done", 2)
+    assert first.metrics == second.metrics
+
+
+def test_a_complaint_of_the_lab_is_not_repeated(lab):
+    experiment = lab.experiment("arms: {a: {}}\nseeds: 1", overrides=("train.batch_size=5", "train.accumulate=5"))
+    (key,) = (record.key for record in lab.records(experiment))
+    folder = Store(lab.runs, "tiny").cell(key)
+    folder.mkdir(parents=True)
+    other = {
+        "task": {},
+        "model": {},
+        "train": {},
+        "trainer": {"precision": "32"},
+        "measure": {"select": "", "direction": ""},
+    }
+    (folder / "cell.json").write_text(json.dumps(other | {"seed": 7}))
+    lab.run(experiment)
+    (record,) = lab.records(experiment)
+    assert (record.state, record.attempts) == ("failed", 1)
+    assert "this folder holds the run of another cell" in record.why
+
+
+def test_a_second_coordinator_is_refused_with_a_sentence(lab):
+    experiment = lab.experiment(ARMS)
+    with (
+        Store(lab.runs, "tiny").owned(),
+        pytest.raises(
+            StoreError, match=r"another program is at work on this study \(process \d+, since .*\). Wait for it"
+        ),
+    ):
+        lab.run(experiment)
+
+
+def test_two_studies_in_one_folder_do_not_meet(lab):
+    first, second = lab.experiment(ARMS, "first"), lab.experiment(ARMS, "second")
+    with Store(lab.runs, "first").owned():
+        lab.run(second)
+    assert lab.states(second) == {"done": 4}
+    assert lab.states(first) == {"waiting": 4}
+
+
+def test_sixty_cells_and_four_workers_are_sixty_results(lab):
+    text = "cross: {model.mixer: [sum, scalar, vector], train.lr: [1e-2, 1e-3]}\nseeds: 10"
+    experiment = lab.experiment(text, overrides=("launcher.workers=4", "train.steps=2"))
+    watcher = lab.run(experiment)
+    assert watcher.workers == 4
+    assert len(watcher.starts) == len(set(watcher.starts)) == 60
+    assert lab.states(experiment) == {"done": 60}
+    assert len({record.folder for record in lab.records(experiment)}) == 60
