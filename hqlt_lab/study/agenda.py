@@ -33,13 +33,13 @@ class Place:
     key: str
     arm: Arm
     seed: int
-    point: Mapping[str, Any] | None  # tuned path -> value; None: the sampler will say
-    counts: bool = True
+    point: Mapping[str, Any] | None = None  # tuned path -> value; None: the sampler says it, see `Agenda.point`
+    number: int | None = None  # of the searched point
 
     @property
-    def words(self) -> dict[str, str]:
-        """What it is called on the command line."""
-        return words(self.arm.name, self.seed, {**self.arm.levels, **(self.point or {})})
+    def counts(self) -> bool:
+        """Whether it is reported; otherwise it only finds a point."""
+        return self.number is None
 
 
 class Agenda:
@@ -88,11 +88,11 @@ class Agenda:
             for arm in self.experiment.arms
         ]
 
-    @property
+    @cached_property
     def searching(self) -> list[Place]:
         """The cells that find an arm's point."""
         return [
-            Place(key=self.search_key(arm, n, seed), arm=arm, seed=seed, point=self.found(arm, n), counts=False)
+            Place(key=self.search_key(arm, n, seed), arm=arm, seed=seed, number=n)
             for n in range(length(self.experiment.tune))
             for seed in self.experiment.tune_seeds
             for arm in self.experiment.arms
@@ -125,12 +125,18 @@ class Agenda:
         """A searched cell is named by its number, so that the budget is spent exactly once."""
         return digest([self.studies[arm.title], number, seed])
 
-    def found(self, arm: Arm, number: int) -> Mapping[str, Any] | None:
-        """The values of a searched point, if any of its seeds was begun."""
+    def point(self, place: Place) -> Mapping[str, Any] | None:
+        """The tuned values of a cell; of a searched one, as soon as any of its point's seeds was begun."""
+        if place.number is None:
+            return place.point
         for seed in self.experiment.tune_seeds:
-            for attempt in self.ledger.attempts.get(self.search_key(arm, number, seed), {}).values():
+            for attempt in self.ledger.attempts.get(self.search_key(place.arm, place.number, seed), {}).values():
                 return point_of(attempt.cell["values"], self.experiment.tune)
         return None
+
+    def words(self, place: Place) -> dict[str, str]:
+        """What a cell is called on the command line."""
+        return words(place.arm.name, place.seed, {**place.arm.levels, **(self.point(place) or {})})
 
     def cell(self, place: Place, point: Mapping[str, Any]) -> Cell:
         """What the place trains, with these values."""
@@ -140,11 +146,13 @@ class Agenda:
 
     def example(self, place: Place) -> Cell:
         """A cell of the same arm, as far as its point is known: to see what it takes."""
-        return self.cell(place, place.point) if place.point is not None else self.first[place.arm.title]
+        point = self.point(place)
+        return self.first[place.arm.title] if point is None else self.cell(place, point)
 
     def values(self, place: Place) -> Mapping[str, Any] | None:
         """The sampler's own words for a searched point, if any of its seeds was begun."""
-        return None if place.point is None else values_of(place.point, self.experiment.tune)
+        point = self.point(place)
+        return None if point is None else values_of(point, self.experiment.tune)
 
     def record(self, place: Place) -> Record:
         """How a cell stands."""
@@ -157,7 +165,7 @@ class Agenda:
             arm=place.arm.title,
             seed=place.seed,
             levels=place.arm.levels,
-            point=place.point or {},
+            point=self.point(place) or {},
             counts=place.counts,
             state=self.state(place, tries),
             attempts=len(tries),
@@ -181,7 +189,7 @@ class Agenda:
 
     def spent(self, place: Place, tries: list[Attempt]) -> bool:
         """Whether a failed cell has no attempt left."""
-        now = code_of(self.cell(place, place.point or {}))
+        now = code_of(self.example(place))
         failed = [one for one in tries if one.status == "failed" and one.cell["code"] == now]
         return bool(failed) and (failed[-1].end.get("permanent", False) or len(failed) > self.retries)
 

@@ -50,10 +50,10 @@ def wanted(experiment: Experiment, agenda: Agenda, only: Sequence[str]) -> Calla
     """Whether a cell was asked for; words that nothing has are told at once."""
     seeds = {*experiment.final_seeds, *(experiment.tune_seeds if agenda.search else ())}
     known = [words(arm.name, seed, arm.levels) for arm in experiment.arms for seed in sorted(seeds)]
-    known += [place.words for place in agenda.places()]
+    known += [agenda.words(place) for place in agenda.places()]
     select(known, known, only)
     wish = wishes(only)
-    return lambda place: fits(place.words, wish)
+    return lambda place: fits(agenda.words(place), wish)
 
 
 def forget(experiment: Experiment, root: Path, only: Sequence[str]) -> list[Record]:
