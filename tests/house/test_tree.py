@@ -23,6 +23,9 @@ MAY_IMPORT = {
     "tasks": {"errors", "registry"},
     "experiment": {"errors", "registry", "model"},
     "train": {"errors", "registry", "model", "tasks", "experiment"},
+    "track": {"errors", "registry", "experiment"},
+    "study": {"errors", "registry", "experiment"},
+    "report": {"errors", "registry", "experiment", "train", "study"},
     "check": {"errors", "registry", "ops", "components", "model"},
     "cli": {"errors", "registry", "model", "experiment", "train", "check"},
 }
