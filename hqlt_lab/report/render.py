@@ -1,0 +1,43 @@
+"""A table as Markdown and in the terminal.  Titles are the user's: whatever they hold is shown, not obeyed."""
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from hqlt_lab.report.table import Table
+
+if TYPE_CHECKING:
+    import rich.table
+
+
+def markdown(question: str, table: Table, answer: str, warnings: Sequence[str]) -> str:
+    """The question, the table, the answer, and the doubts."""
+    pieces = [f"# {escaped(question)}", markdown_table(table), *map(escaped, table.notes), f"**{escaped(answer)}**"]
+    if warnings:
+        pieces += ["## Warnings", "\n".join(f"- {escaped(warning)}" for warning in warnings)]
+    return "\n\n".join(pieces) + "\n"
+
+
+def markdown_table(table: Table) -> str:
+    """Names to the left, numbers to the right."""
+    rule = [":---", *["---:"] * (len(table.columns) - 1)]
+    body = [[escaped(cell) for cell in cells] for cells in [table.columns, *table.rows]]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in [body[0], rule, *body[1:]])
+
+
+def escaped(text: str) -> str:
+    """On one line, with no character that ends a cell or starts markup."""
+    return re.sub(r"([\\|<*])", r"\\\1", " ".join(text.split()))
+
+
+def terminal(question: str, table: Table) -> "rich.table.Table":
+    """For rich's console; Text instead of strings, in which [ ] would be markup."""
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    made = RichTable(title=Text(question), caption=Text("\n".join(table.notes)), title_justify="left")
+    for number, column in enumerate(table.columns):
+        made.add_column(Text(column), justify="right" if number else "left")
+    for cells in table.rows:
+        made.add_row(*(Text(cell) for cell in cells))
+    return made

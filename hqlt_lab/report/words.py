@@ -1,0 +1,34 @@
+"""Numbers and names as people read them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hqlt_lab.experiment.change import short, spelled_value
+
+
+def shown(value: Any, metric: str = "") -> str:
+    """A percentage with one decimal, other numbers with four digits, everything else in a word."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and "accuracy" in metric:
+        return f"{round(value, 1) + 0.0:.1f}"  # + 0.0: there is no -0.0 %
+    return f"{value:.4g}" if isinstance(value, float) else spelled_value(value)
+
+
+def tuned(point: Mapping[str, Any]) -> str:
+    """lr=0.001, window=8"""
+    return ", ".join(f"{short(path, point)}={shown(value)}" for path, value in point.items())
+
+
+def joined(names: Sequence[str], most: int) -> str:
+    """a, b and c; of more than `most` the first three and how many more."""
+    kept = list(names) if len(names) <= most else [*names[:3], f"{len(names) - 3} more"]
+    return " and ".join([", ".join(kept[:-1]), kept[-1]] if len(kept) > 1 else kept)
+
+
+def counted(count: int, noun: str) -> str:
+    """1 cell, 2 cells"""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def between(low: int, high: int) -> str:
+    """300, or 120 to 300"""
+    return str(low) if low == high else f"{low} to {high}"
