@@ -32,9 +32,7 @@ $(VENV)/gpu: $(VENV)/dev
 	@touch $@
 
 demo: $(VENV)/base
-	$(BIN)/hqlt list
-	$(BIN)/hqlt check update_rule gated_delta
-	$(BIN)/python experiments/parity_by_hand.py
+	$(BIN)/hqlt run experiments/first_run.yaml
 
 test: $(VENV)/dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(CORES) -m "not slow and not gpu"
@@ -44,6 +42,8 @@ test-slow: $(VENV)/dev
 
 bench: $(VENV)/dev
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/train_overhead.py
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/tracking_cost.py
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/study_overhead.py
 
 check: $(VENV)/dev types
 	$(BIN)/ruff check .

@@ -16,6 +16,7 @@ from hqlt_lab.experiment.experiment import Experiment
 from hqlt_lab.experiment.experiment import load as load_experiment
 from hqlt_lab.experiment.read import as_yaml, read
 from hqlt_lab.registry import hand_on, included
+from hqlt_lab.study.crew import warm_up
 from hqlt_lab.study.run import Choice, cards, open_agenda, train, wanted
 from hqlt_lab.study.run import forget as forget_cells
 from hqlt_lab.study.store import Store
@@ -61,6 +62,7 @@ def run(
     from hqlt_lab.track.courier import Courier
 
     hand_on(included())  # workers are other processes
+    warm_up()
     experiment = load_experiment(file, change)
     store, choice = Store(runs, experiment.name), Choice(only=only, limit=limit, again=again)
     with store.owned():

@@ -32,12 +32,14 @@ def escaped(text: str) -> str:
 
 def terminal(question: str, table: Table) -> "rich.table.Table":
     """For rich's console; Text instead of strings, in which [ ] would be markup."""
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    made = RichTable(title=Text(question), caption=Text("\n".join(table.notes)), title_justify="left")
+    notes = Text("\n".join(table.notes))
+    made = RichTable(title=Text(question), caption=notes, title_justify="left", caption_justify="left", box=SIMPLE_HEAD)
     for number, column in enumerate(table.columns):
-        made.add_column(Text(column), justify="right" if number else "left")
+        made.add_column(Text(column), justify="right" if number else "left", overflow="fold", no_wrap=not number)
     for cells in table.rows:
         made.add_row(*(Text(cell) for cell in cells))
     return made

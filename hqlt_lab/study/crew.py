@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -26,6 +27,12 @@ from hqlt_lab.study.machine import assign, share
 PATIENCE = 30.0  # seconds a worker gets to save, when all are asked to stop
 STILLBORN = 3  # workers that may die before their first word
 LOST = (EOFError, OSError)
+
+
+def warm_up() -> None:
+    """Let the server import its libraries, while others prepare what it will be asked for."""
+    forkserver.set_forkserver_preload(["hqlt_lab.study.warm"])
+    forkserver.ensure_running()
 
 
 class Event(NamedTuple):
@@ -62,7 +69,6 @@ class Crew:
         self.members: list[Member] = []
         self.stillborn = 0
         self.context = multiprocessing.get_context("forkserver")
-        self.context.set_forkserver_preload(["hqlt_lab.study.warm"])
 
     @property
     def busy(self) -> list[str]:
@@ -99,6 +105,7 @@ class Crew:
 
     def hire(self) -> Member:
         """One more worker."""
+        warm_up()
         ours, theirs = self.context.Pipe()
         process = self.context.Process(target=worker.main, args=(theirs, self.threads), daemon=True)
         process.start()

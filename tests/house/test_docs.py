@@ -1,9 +1,14 @@
 """What the README says is what happens."""
 
 import re
+import shlex
+import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 import hqlt_lab as lab
 from hqlt_lab.registry import KINDS, available
@@ -27,21 +32,68 @@ def test_composing_a_model_takes_five_lines_and_a_new_rule_less_than_sixty():
     assert len(rule.splitlines()) < 60
 
 
-def test_the_commands_of_the_readme_exist():
-    commands = [line.split("#")[0].split() for block in blocks("bash") for line in block.splitlines()]
-    targets = {words[1] for words in commands if words[0] == "make"}
-    assert all(f"\n{target}:" in (ROOT / "Makefile").read_text() for target in targets)
-    verbs = {
-        word
-        for words in commands
-        if words[0] == "hqlt"
-        for word in words
-        if word in ("list", "show", "doctor", "new", "check")
-    }
-    helped = subprocess.run(
-        [Path(sys.executable).parent / "hqlt", "--help"], capture_output=True, text=True, check=True
+def commands(text):
+    found = [
+        line.split("#")[0].strip()
+        for block in re.findall(r"```bash\n(.*?)```", text, re.DOTALL)
+        for line in block.splitlines()
+    ]
+    return [line for line in found if line]
+
+
+def test_the_make_targets_of_the_readme_exist():
+    targets = {line.split()[1] for line in commands(README) if line.startswith("make ")}
+    assert targets and all(f"\n{target}:" in (ROOT / "Makefile").read_text() for target in targets)
+
+
+@pytest.fixture(scope="module")
+def small_world(tmp_path_factory):
+    """The experiments of the house, with so little to train that every command can be typed."""
+    folder = tmp_path_factory.mktemp("docs")
+    shutil.copytree(ROOT / "experiments", folder / "experiments")
+    file = folder / "experiments/first_run.yaml"
+    text = (
+        file.read_text()
+        .replace("eval_size: 512", "eval_size: 8")
+        .replace("test_length: [40, 256]", "test_length: [40, 48]")
     )
-    assert verbs and all(verb in helped.stdout for verb in verbs)
+    file.write_text(re.sub("steps: 300, batch_size: 128", "steps: 2, batch_size: 2", text))
+    return folder
+
+
+def typed(line, folder):
+    """Type a command; the browser's server is left running for a moment, then Ctrl-C."""
+    words = [str(Path(sys.executable).parent / "hqlt"), *shlex.split(line)[1:]]
+    with subprocess.Popen(words, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        told = ""
+        if words[1] == "ui":
+            for said in process.stdout:
+                told += said
+                if "Ctrl-C ends it" in said:
+                    process.send_signal(signal.SIGINT)
+                    break
+        told += process.communicate(timeout=300)[0]
+    assert process.returncode == 0, f"{line}\n{told}"
+    return told
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["README.md", "docs/experiments.md", "docs/studies.md"])
+def test_every_command_of_the_docs_works(page, small_world):
+    lines = [line for line in commands((ROOT / page).read_text()) if line.startswith("hqlt ")]
+    assert lines
+    for line in lines:
+        told = typed(line, small_world)
+        assert told or "forget" in line, line
+
+
+@pytest.mark.slow
+def test_the_python_of_the_guide_runs(small_world):
+    typed("hqlt run experiments/first_run.yaml", small_world)
+    (script,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/studies.md").read_text(), re.DOTALL)
+    (small_world / "guide.py").write_text(script)
+    told = subprocess.run([sys.executable, "guide.py"], cwd=small_world, capture_output=True, text=True, check=True)
+    assert "within 2 steps" in told.stdout.lower()
 
 
 def test_the_readme_lists_parts_that_exist():

@@ -1,0 +1,52 @@
+"""What curves and tracking cost a run: steps of about 20 ms, every one of them recorded, with and without the lab.
+
+    cost = time per step in a study (worker, curves on disk, live view, MLflow) / time per step of `fit` alone - 1
+
+Both take turns in one run, and the best of several counts.  The study has one worker; the courier to MLflow runs in
+the coordinator's process, on whatever core is free.
+
+    python benchmarks/tracking_cost.py [steps]
+"""
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+
+import hqlt_lab as lab
+from hqlt_lab.experiment.experiment import load
+from hqlt_lab.train.fit import fit_here
+
+TURNS = 3
+STUDY = """
+question: What does tracking cost?
+task: {{name: parity, train_length: [3, 40], test_length: [40, 48], eval_size: 8}}
+model: {{width: 32, heads: 2, layers: 1, mixer: sum, positions: none, timing: {{name: synchronous, window: 8}}}}
+train: {{steps: {steps}, batch_size: 32, log_every: 1, valid_every: 100000, checkpoint_every: 100000}}
+trainer: {{accelerator: cpu}}
+launcher: {{workers: 1, threads: 1}}
+seeds: {turns}
+"""
+
+
+def main(steps: int) -> None:
+    torch.set_num_threads(1)
+    alone, tracked = [], []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        file = folder / "tracking.yaml"
+        file.write_text(STUDY.format(steps=steps, turns=TURNS))
+        experiment = load(file)
+        for seed in experiment.seeds:
+            cell = experiment.cell(experiment.arms[0], {}, seed)
+            alone.append(fit_here(cell, folder / f"alone{seed}").seconds / steps)
+            lab.run(file, only=[f"seed={seed}"], runs=folder / "runs")
+        tracked = [seconds / steps for seconds in lab.results(file, runs=folder / "runs").seconds]
+    told = {"alone_ms": round(1000 * min(alone), 2), "tracked_ms": round(1000 * min(tracked), 2), "points_per_step": 5}
+    print(json.dumps(told | {"cost": f"{100 * (min(tracked) / min(alone) - 1):.1f} %"}))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 300)
