@@ -45,9 +45,10 @@ def view_of(study: StudyCard) -> dict[str, Any]:
         "runsExpanded": {},
         "runsPinned": [],
         "runsHidden": [],
+        "runsHiddenMode": "SHOWALL",
         "runListHidden": False,
         "viewMaximized": True,
-        "isAccordionReordered": False,
+        "isAccordionReordered": True,  # else MLflow sorts our sections among its own
         "compareRunSections": [section(uuid, name) for uuid, name in sections.items()],
         "compareRunCharts": charts,
         "chartsSearchFilter": "",
