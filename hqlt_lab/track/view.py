@@ -68,9 +68,10 @@ def columns(axes: list[str], select: str, report: list[str]) -> list[str]:
 
 
 def section(uuid: str, name: str) -> dict[str, Any]:
-    """A heading with charts under it."""
+    """A heading with charts under it, two in a row: parallel coordinates need room."""
     return {
-        "uuid": uuid, "name": name, "display": True, "isReordered": False, "deleted": False, "isGenerated": False,
+        "uuid": uuid, "name": name, "columns": 2, "display": True, "isReordered": False, "deleted": False,
+        "isGenerated": False,
     }  # fmt: skip
 
 

@@ -9,10 +9,11 @@ from urllib.request import urlopen
 import pytest
 
 from hqlt_lab.errors import StoreError
+from hqlt_lab.track.courier import catch_up
 from hqlt_lab.track.server import serve
 from hqlt_lab.track.store import Tracker
 from hqlt_lab.track.view import TAG, link, view_of
-from tests.track.conftest import card
+from tests.track.conftest import card, end, train
 
 
 def test_the_view_has_our_columns_and_charts(study):
@@ -57,14 +58,21 @@ def processes(word: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_server_answers_elsewhere_if_its_port_is_taken_and_leaves_nothing_behind(tracker):
+def test_the_server_answers_elsewhere_if_its_port_is_taken_and_leaves_nothing_behind(tracker, study, look):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with serve(tracker, port) as address:
             assert not address.endswith(f":{port}")
             assert urlopen(f"{address}/health", timeout=5).read() == b"OK"
             assert processes(str(tracker.database))
+            cell = card(study, state="done")
+            train(cell, 1, 5)
+            end(cell, 5)
+            assert catch_up(Tracker(address), study, [cell]) is None
+            assert catch_up(Tracker(address), study, [cell]) is None
     assert processes(str(tracker.database)) == []
+    assert look.steps(study) == [1, 2, 3, 4, 5]  # a mirror behind a server is the same mirror
+    assert "outcome.json" in look.files(look.runs(study)[0])
 
 
 @pytest.mark.slow
