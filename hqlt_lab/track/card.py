@@ -13,7 +13,7 @@ from hqlt_lab.experiment.change import short, spelled_value
 from hqlt_lab.experiment.experiment import Experiment
 
 State = Literal["waiting", "running", "done", "failed", "diverged", "pruned", "superseded"]
-SETTLED = ("done", "failed", "diverged", "pruned", "superseded")
+ENDED = ("done", "failed", "diverged", "pruned", "superseded")  # nothing more is written into such a folder
 
 
 @dataclass(frozen=True, kw_only=True)

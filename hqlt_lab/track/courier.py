@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterable
 from pathlib import Path
 
-from hqlt_lab.track.card import SETTLED, CellCard, StudyCard
+from hqlt_lab.track.card import ENDED, CellCard, StudyCard
 from hqlt_lab.track.home import Home
 from hqlt_lab.track.mirror import Mirror
 from hqlt_lab.track.store import Tracker, first_line, locked
@@ -45,7 +45,7 @@ class Delivery:
             for card in self.undone():
                 try:
                     self.mirror.send(card)
-                    if card.state in SETTLED:
+                    if card.state in ENDED:
                         self.there[card.key] = card
                 except Exception as error:
                     trouble = error
@@ -61,6 +61,7 @@ class Delivery:
     def look_up(self) -> None:
         """Find the study in MLflow; what was sent to a database that is no longer there counts for nothing."""
         home = self.mirror.enter()
+        self.mirror.store.knock()
         if home is not self.home:
             self.home = home
             self.there.clear()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hqlt_lab.experiment.cell import digest
 from hqlt_lab.track import spool
-from hqlt_lab.track.card import SETTLED, CellCard, StudyCard
+from hqlt_lab.track.card import ENDED, CellCard, StudyCard
 from hqlt_lab.track.folder import began, ended, kept_files, outcome_points, outcome_text
 from hqlt_lab.track.home import Home, Run, data_of, found_run, home_of, introduce, new_run
 from hqlt_lab.track.sent import Sent, read_sent
@@ -107,7 +107,7 @@ class Mirror:
 
     def settle(self, run: Run, card: CellCard) -> None:
         """Give the run its status; with the end of a cell, its files."""
-        if card.state in SETTLED:
+        if card.state in ENDED:
             for file in kept_files(card.folder):
                 self.client.log_artifact(run.id, str(file))
             if card.code or card.ops:

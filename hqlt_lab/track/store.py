@@ -14,6 +14,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 from hqlt_lab.errors import StoreError
 
@@ -69,7 +71,8 @@ class Store:
         """The client, after a knock."""
         if self.client is None and (file := self.tracker.database) is not None and not has_content(file):
             make(file, self.tracker)
-        self.knock()
+        if self.client is None or self.tracker.database is not None:  # a file is cheap to ask, and easily moved
+            self.knock()
         self.client = self.client or client_for(self.tracker)
         return self.client
 
@@ -78,7 +81,9 @@ class Store:
         try:
             if (file := self.tracker.database) is not None:
                 knock_file(file)
-            elif not self.tracker.served:
+            elif self.tracker.served:
+                knock_server(self.tracker.uri)
+            else:
                 knock_database(self.tracker.uri)
         except Away:
             raise
@@ -140,6 +145,16 @@ def knock_file(file: Path) -> None:
     with closing(sqlite3.connect(file, timeout=PATIENCE, isolation_level=None)) as database:
         database.execute("BEGIN IMMEDIATE")
         database.execute("ROLLBACK")
+
+
+def knock_server(uri: str) -> None:
+    """A server has to answer; what it answers is MLflow's business."""
+    try:
+        urlopen(f"{uri.rstrip('/')}/health", timeout=3 * PATIENCE).close()
+    except HTTPError as answer:
+        answer.close()
+        if answer.code in (502, 503, 504):  # the answer of a proxy in front of a server that is down
+            raise
 
 
 def knock_database(uri: str) -> None:

@@ -45,9 +45,10 @@ def view_of(study: StudyCard) -> dict[str, Any]:
         "runsExpanded": {},
         "runsPinned": [],
         "runsHidden": [],
+        "runsHiddenMode": "SHOWALL",
         "runListHidden": False,
         "viewMaximized": True,
-        "isAccordionReordered": False,
+        "isAccordionReordered": True,  # else MLflow sorts our sections among its own
         "compareRunSections": [section(uuid, name) for uuid, name in sections.items()],
         "compareRunCharts": charts,
         "chartsSearchFilter": "",
@@ -67,9 +68,10 @@ def columns(axes: list[str], select: str, report: list[str]) -> list[str]:
 
 
 def section(uuid: str, name: str) -> dict[str, Any]:
-    """A heading with charts under it."""
+    """A heading with charts under it, two in a row: parallel coordinates need room."""
     return {
-        "uuid": uuid, "name": name, "display": True, "isReordered": False, "deleted": False, "isGenerated": False,
+        "uuid": uuid, "name": name, "columns": 2, "display": True, "isReordered": False, "deleted": False,
+        "isGenerated": False,
     }  # fmt: skip
 
 

@@ -3,15 +3,17 @@
 import json
 import math
 import shutil
+from typing import get_args
 
 import pytest
 
+from hqlt_lab.study import record
 from hqlt_lab.track import courier
-from hqlt_lab.track.card import SETTLED
+from hqlt_lab.track.card import ENDED, State
 from hqlt_lab.track.courier import catch_up
 from hqlt_lab.track.sent import FILE, read_sent
 from hqlt_lab.track.spool import Spool
-from hqlt_lab.track.words import clean
+from hqlt_lab.track.words import STATUS, clean
 from tests.track.conftest import card, end, study_named, train, twice
 
 
@@ -66,11 +68,15 @@ def test_a_cell_without_curves_still_shows_its_outcome(look, study, mirrored):
     ("state", "status"), [("failed", "FAILED"), ("diverged", "FAILED"), ("pruned", "KILLED"), ("superseded", "KILLED")]
 )
 def test_how_a_cell_ended_is_its_status(look, study, mirrored, state, status):
-    assert state in SETTLED
+    assert state in ENDED
     mirrored(card(study, state=state, why="the loss is nan"))
     [run] = look.runs(study)
     assert (run.info.status, run.data.tags["hqlt.status"]) == (status, state)
     assert "the loss is nan" in run.data.tags["mlflow.note.content"]
+
+
+def test_a_card_knows_every_state_of_a_record():
+    assert get_args(State) == get_args(record.State) == tuple(STATUS)
 
 
 def test_a_cell_that_waits_has_no_run_yet(look, study, mirrored):
