@@ -92,7 +92,8 @@ def status(file: str | Path, *, change: Sequence[str] = (), only: Sequence[str] 
     store = Store(runs, experiment.name)
     agenda = open_agenda(experiment, store)
     wish = wanted(experiment, agenda, only)
-    records = [agenda.record(place) for place in agenda.places() if wish(place)]
+    chosen = {place.key for place in agenda.places() if wish(place)}
+    records = [record for record in [*agenda.records(), *agenda.superseded()] if record.key in chosen]
     return Status(records, experiment.measure.report, store.busy())
 
 
@@ -167,7 +168,9 @@ def folder_of(run: str | Path, runs: Path = RUNS) -> Path:
     if (Path(run) / "cell.json").is_file():
         return Path(run)
     folders = [file.parent for file in sorted(runs.glob("s*/*/**/cell.json"))]
-    found = [folder for folder in folders if folder.name.startswith(str(run))] or [
+    keys = [folder for folder in folders if folder.name.startswith(str(run))]
+    newest = {folder.parent / folder.stem: folder for folder in sorted(keys, key=lambda one: len(one.suffix))}
+    found = list(newest.values()) or [
         folder for folder in folders if (sent := read_sent(folder)) and sent.run.startswith(str(run))
     ]
     if len(found) != 1:

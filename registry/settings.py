@@ -4,7 +4,7 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar, get_type_hints
 
 from hqlt_lab.errors import ConfigError, did_you_mean, listed
@@ -41,7 +41,16 @@ def too_small(settings: Any, least: Mapping[str, float]) -> list[str]:
 
 
 def sentences(maker: type) -> dict[str, str]:
-    """The string under each field, for help texts and editors."""
+    """The string under each field, for help texts and editors; of inherited fields too."""
+    found = {}
+    for one in reversed(maker.__mro__):
+        if is_dataclass(one):
+            found |= own_sentences(one)
+    return found
+
+
+def own_sentences(maker: type) -> dict[str, str]:
+    """The same for the fields that stand in the class itself."""
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(maker))).body
     assert isinstance(tree, ast.ClassDef)
     names = {field.name for field in fields(maker)}

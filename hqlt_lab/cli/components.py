@@ -1,6 +1,7 @@
 """The verbs about parts: list, show, new, check."""
 
 import json
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ from rich.text import Text
 
 from hqlt_lab.cli.settings import chosen_options
 from hqlt_lab.errors import RegistryError
-from hqlt_lab.registry import KINDS, available, build, describe, options, spelled
+from hqlt_lab.registry import KINDS, available, build, describe, options, sentences, spelled
 
 KindArgument = Annotated[str | None, typer.Argument(help=f"{', '.join(KINDS)}. Without it: all.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="For programs.")]
@@ -49,8 +50,10 @@ def show(
     console.print(f"[bold]{entry.kind} {entry.name}[/bold]   {entry.file}:{entry.line}\n", soft_wrap=True)
     console.print(entry.doc, markup=False, highlight=False, soft_wrap=True)
     console.print("\n[bold]options[/bold]")
+    words = sentences(entry.maker) if is_dataclass(entry.maker) else {}
     for option in options(kind, name).values():
-        console.print(f"  {option}", markup=False)
+        told = f"  {option}    {words.get(option.name, '')}".rstrip()
+        console.print(told, markup=False, highlight=False, soft_wrap=True)
     if not options(kind, name):
         console.print("  none")
     if kind == "task":

@@ -155,7 +155,8 @@ def forget(
     from hqlt_lab import api
     from hqlt_lab.cli.board import title_of
 
-    tried = [one for one in api.status(file, change=change or (), only=only or (), runs=runs).records if one.attempts]
+    records = api.status(file, change=change or (), only=only or (), runs=runs).records
+    tried = [one for one in records if one.attempts and one.state != "superseded"]
     if not tried:
         console.print("None of these cells was tried yet.")
         return

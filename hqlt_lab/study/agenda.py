@@ -157,9 +157,22 @@ class Agenda:
     def record(self, place: Place) -> Record:
         """How a cell stands."""
         tries = self.ledger.of(place.key)
+        return self.told(place, tries, self.state(place, tries), self.ledger.generations.get(place.key, 0))
+
+    def superseded(self) -> list[Record]:
+        """Cells that were forgotten, as they stood."""
+        found = []
+        for place in self.places():
+            for generation in range(self.ledger.generations.get(place.key, 0)):
+                tries = self.ledger.of(place.key, generation)
+                found.append(self.told(place, tries, "superseded", generation))
+        return found
+
+    def told(self, place: Place, tries: list[Attempt], state: State, generation: int) -> Record:
+        """What is known of a cell from these attempts."""
         end = tries[-1].end if tries else {}
         outcome = {name: end[name] for name in OUTCOME if name in end}
-        folder = self.store.cell(place.key, self.ledger.generations.get(place.key, 0))
+        folder = self.store.cell(place.key, generation)
         return Record(
             key=place.key,
             arm=place.arm.title,
@@ -167,7 +180,7 @@ class Agenda:
             levels=place.arm.levels,
             point=self.point(place) or {},
             counts=place.counts,
-            state=self.state(place, tries),
+            state=state,
             attempts=len(tries),
             why=end.get("why", ""),
             code=tries[-1].cell["code"] if tries else {},

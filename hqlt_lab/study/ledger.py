@@ -83,9 +83,9 @@ class Ledger:
         """Keep the newest state of an attempt."""
         self.attempts.setdefault(attempt.key, {})[attempt.study, attempt.number] = attempt
 
-    def of(self, key: str) -> list[Attempt]:
-        """The attempts at a cell that still count, oldest first."""
-        generation = self.generations.get(key, 0)
+    def of(self, key: str, generation: int | None = None) -> list[Attempt]:
+        """The attempts at a cell that still count, or those of another generation, oldest first."""
+        generation = self.generations.get(key, 0) if generation is None else generation
         return [one for one in self.attempts.get(key, {}).values() if one.generation == generation]
 
     def recover(self) -> None:

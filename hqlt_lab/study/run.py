@@ -5,7 +5,7 @@ MLflow run, failed ones are tried again up to a limit, and whatever is new in th
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -74,16 +74,9 @@ def set_aside(agenda: Agenda, wish: Callable[[Place], bool]) -> list[Record]:
 
 def cards(agenda: Agenda) -> list[CellCard]:
     """Every cell that was ever tried, for the tracker; those that were forgotten too."""
-    found = []
-    for place in agenda.places():
-        record, cell = agenda.record(place), agenda.example(place)
-        for generation in range(agenda.ledger.generations.get(place.key, 0)):
-            folder = agenda.store.cell(place.key, generation)
-            before = replace(record, state="superseded", folder=folder, why="", code={})
-            found.append(card_of(cell, before))
-        if record.attempts:
-            found.append(card_of(cell, record))
-    return found
+    cells = {place.key: agenda.example(place) for place in agenda.places()}
+    tried = [record for record in agenda.records() if record.attempts]
+    return [card_of(cells[record.key], record) for record in [*agenda.superseded(), *tried]]
 
 
 def train(experiment: Experiment, store: Store, choice: Choice, view: View, tracker: Tracker) -> tuple[Agenda, bool]:

@@ -1,7 +1,9 @@
 """A folder belongs to one cell, and says to which."""
 
+import fcntl
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from hqlt_lab.experiment.cell import NOT_IN_THE_KEY, Cell
 from hqlt_lab.train.files import write
 
 FILE = "cell.json"
+LOCK = "training.lock"
 
 
 def claim(folder: Path, cell: Cell) -> None:
@@ -20,6 +23,14 @@ def claim(folder: Path, cell: Cell) -> None:
     same_cell(folder, json.loads(before), json.loads(told))
     if not file.exists() or before != told:
         write(file, told)
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Be the only one who trains here: a process that was told to end may still be saving."""
+    with (folder / LOCK).open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def same_cell(folder: Path, there: Mapping[str, Any], here: Mapping[str, Any]) -> None:

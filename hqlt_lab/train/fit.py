@@ -5,9 +5,11 @@
 Called again with the same folder, it goes on from the last checkpoint, or returns what was found.
 """
 
+from contextlib import nullcontext
 from pathlib import Path
 
 from lightning.pytorch import Trainer
+from lightning.pytorch.utilities import rank_zero_only
 
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.model.config import model_config
@@ -18,7 +20,7 @@ from hqlt_lab.tasks._base import Task
 from hqlt_lab.train.apart import fit_apart
 from hqlt_lab.train.batches import check_shares
 from hqlt_lab.train.checkpoints import BEST, read, start_from, tidy
-from hqlt_lab.train.claim import claim
+from hqlt_lab.train.claim import claim, held
 from hqlt_lab.train.guard import Diverged, keep_batch
 from hqlt_lab.train.learner import Learner
 from hqlt_lab.train.outcome import Outcome, Status, read_outcome
@@ -40,7 +42,8 @@ def fit(cell: Cell, folder: Path, record: Record = ignore) -> Outcome:
 def fit_here(cell: Cell, folder: Path, record: Record = ignore) -> Outcome:
     """The same in this process, which for several devices has to be one of their own (`train.cell`)."""
     claim(folder, cell)
-    return read_outcome(folder) or train(cell, folder, record)
+    with held(folder) if rank_zero_only.rank == 0 else nullcontext():
+        return read_outcome(folder) or train(cell, folder, record)
 
 
 @quiet()

@@ -98,6 +98,8 @@ def workers(process: "subprocess.Popen[str]") -> list[psutil.Process]:
 
 
 def nobody_left(family: list[psutil.Process]) -> bool:
+    """A second later."""
+    time.sleep(1)
     return not [one for one in family if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
 
 
@@ -139,7 +141,6 @@ def test_kill_the_coordinator(place, undisturbed, also_workers):
         for one in workers(process):
             one.kill()
     process.kill()
-    time.sleep(1)
     assert nobody_left(family)
     process.communicate()
     place.finish()

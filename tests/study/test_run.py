@@ -5,6 +5,7 @@ import json
 import pytest
 
 from hqlt_lab.errors import ConfigError, StoreError
+from hqlt_lab.study.run import open_agenda
 from hqlt_lab.study.store import Store
 
 ARMS = """
@@ -70,6 +71,8 @@ def test_again_supersedes_what_was_there(lab):
     assert sum(before[key] != after[key] for key in before) == 1
     assert lab.states(experiment) == {"done": 4}
     assert all(record.attempts == 1 for record in lab.records(experiment))
+    (old,) = open_agenda(experiment, Store(lab.runs, "tiny")).superseded()
+    assert (old.arm, old.seed, old.state, old.attempts) == ("sum", 1, "superseded", 1)
 
 
 @pytest.mark.parametrize(

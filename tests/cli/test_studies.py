@@ -1,0 +1,112 @@
+"""The verbs about studies, typed."""
+
+import csv
+import io
+import json
+import os
+
+import pytest
+from typer.testing import CliRunner
+
+import hqlt_lab as lab
+from hqlt_lab.api import folder_of
+from hqlt_lab.cli.app import app
+from hqlt_lab.errors import StoreError
+from hqlt_lab.train.score import score
+
+STUDY = """
+question: Which [mixer] is | best?
+task: {name: parity, train_length: [3, 8], test_length: [8, 16], eval_size: 16}
+model:
+  {width: 8, heads: 1, layers: 1, mlp_width: 8, timing: {name: synchronous, window: 4}, mixer: sum, positions: none}
+train: {steps: 4, batch_size: 4, lr: 1e-2, valid_every: 2, log_every: 1}
+trainer: {accelerator: cpu}
+launcher: {workers: 2, threads: 1}
+arms: {sum: {}, vector: {model.mixer: vector}}
+seeds: 2
+published: {sum: {test/normalised_accuracy: {best: 12.5}}}
+quoted: {Mamba: {test/normalised_accuracy: {best: 100.0}}}
+"""
+
+
+def typed(*words: str) -> str:
+    told = CliRunner().invoke(app, list(words), catch_exceptions=False)
+    assert told.exit_code == 0, told.output
+    return told.output
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder in which a study was run."""
+    folder = tmp_path_factory.mktemp("studies")
+    before = os.getcwd()
+    os.chdir(folder)
+    (folder / "study.yaml").write_text(STUDY)
+    (folder / "said.txt").write_text(typed("run", "study.yaml"))
+    yield folder
+    os.chdir(before)
+
+
+def test_run_shows_cells_the_table_the_answer_and_what_to_type_next(place):
+    told = (place / "said.txt").read_text()
+    assert "0 of 4 cells are settled; 4 to train, 2 at a time." in told
+    assert "4/4  " in told
+    assert "Mamba" in told and "vector" in told
+    assert "Within 4 steps," in told
+    assert "hqlt ui study.yaml" in told and "hqlt report study.yaml" in told
+
+
+def test_run_again_has_nothing_left_to_train(place):
+    assert "4 of 4 cells are settled; nothing is left to train." in typed("run", "study.yaml")
+
+
+def test_status_lists_every_cell_and_json_has_it_all(place):
+    assert "4 done. Nobody is at work on it." in typed("status", "study.yaml")
+    found = json.loads(typed("status", "study.yaml", "--only", "arm=vector", "--json"))
+    assert [(one["arm"], one["seed"], one["state"]) for one in found] == [("vector", 0, "done"), ("vector", 1, "done")]
+    assert all(one["metrics"] and one["run"] for one in found)
+
+
+def test_report_is_markdown_or_csv_on_demand(place):
+    assert "| Mamba |" in typed("report", "study.yaml", "--markdown")
+    rows = list(csv.DictReader(io.StringIO(typed("report", "study.yaml", "--csv"))))
+    assert {row["arm"] for row in rows} == {"sum", "vector", "Mamba"}
+    assert (place / "runs/studies/study/report.md").read_text() == typed("report", "study.yaml", "--markdown")
+
+
+def test_logs_say_what_a_cell_printed(place):
+    key = lab.results("study.yaml").key[0]
+    assert "--- attempt 1" in typed("logs", key[:8])
+
+
+def test_forget_sets_cells_aside_and_run_trains_them_anew(place):
+    assert "2 cells are superseded" in typed("forget", "study.yaml", "--only", "arm=vector", "--yes")
+    assert "2 done, 2 waiting, 2 superseded" in typed("status", "study.yaml")
+    told = typed("run", "study.yaml", "--limit", "1")
+    assert "2 of 4 cells are settled; 1 to train" in told
+    assert "so far (3 of 4 cells)" in told.lower()
+    typed("run", "study.yaml")
+    assert "4 done, 2 superseded" in typed("status", "study.yaml")
+    assert "None of these cells was tried yet." in typed("forget", "study.yaml", "--set", "train.lr=0.5")
+
+
+def test_results_are_a_tidy_frame(place):
+    table = lab.results("study.yaml")
+    assert sorted(zip(table.arm, table.seed, strict=True)) == [("sum", 0), ("sum", 1), ("vector", 0), ("vector", 1)]
+    assert table["test/normalised_accuracy"].notna().all()
+
+
+def test_a_loaded_model_scores_what_the_table_says(place):
+    table = lab.results("study.yaml")
+    for name in (table.key[1], table.run[1][:12], table.folder[1]):
+        model, task = lab.load(name)
+        found = score(model, task, "test", 16)
+        assert found["normalised_accuracy"] == table["test/normalised_accuracy"][1]
+        assert found["loss"] == pytest.approx(table["test/loss"][1], rel=1e-6)
+
+
+def test_what_cannot_be_found_is_told(place):
+    with pytest.raises(StoreError, match="under runs there is none"):
+        lab.load("no such run")
+    with pytest.raises(StoreError, match="fit: "):
+        folder_of("")
