@@ -102,6 +102,7 @@ def make(file: Path, tracker: Tracker) -> None:
             # under another name, so that a process that dies here leaves no half of a database;
             # MlflowClient makes tables too, but only once per process, not for a file that was deleted since
             making = file.with_name(f"{file.name}.{os.getpid()}.making")
+            making.unlink(missing_ok=True)
             SqlAlchemyStore(f"{SQLITE}{making.absolute()}", tracker.files)
             put(making, file)
 
