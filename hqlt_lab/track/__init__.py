@@ -15,7 +15,8 @@ home          those for the study: its experiment and parent run
 folder        what a cell's folder tells besides its curves
 words         tags and parameters, in the form MLflow takes
 sent          what MLflow has of a folder, noted in the folder
-store         opening a tracking store, and noticing that it is away
+store         a tracking store, and opening it
+knock         noticing in time that it is away
 view          the saved view of a study in the browser
 server        the MLflow server behind `hqlt ui`
 """

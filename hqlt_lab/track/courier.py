@@ -14,8 +14,9 @@ from pathlib import Path
 
 from hqlt_lab.track.card import ENDED, CellCard, StudyCard
 from hqlt_lab.track.home import Home
+from hqlt_lab.track.knock import first_line, locked
 from hqlt_lab.track.mirror import Mirror
-from hqlt_lab.track.store import Tracker, first_line, locked
+from hqlt_lab.track.store import Tracker
 
 EVERY = 2.0  # seconds between two rounds
 LONGEST_WAIT = 60.0  # seconds between two rounds while the tracker is away

@@ -62,7 +62,7 @@ def experiment_of(client: "MlflowClient", tracker: Tracker, study: StudyCard) ->
     """MLflow's id of the study's experiment; one in the bin is taken out of it."""
     found = client.get_experiment_by_name(study.name)
     if found is None:
-        place = f"{tracker.artifacts.rstrip('/')}/{clean(study.name)}" if tracker.artifacts else None
+        place = f"{tracker.files}/{clean(study.name)}" if tracker.files else None
         return client.create_experiment(study.name, artifact_location=place)
     if found.lifecycle_stage == "deleted":
         client.restore_experiment(found.experiment_id)

@@ -45,8 +45,8 @@ def start(tracker: Tracker, host: str, port: int, log: Path) -> Process:
     """MLflow's own server, in a group of its own."""
     command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", tracker.uri, "--workers", "1"]
     command += ["--host", host, "--port", str(port)]
-    if tracker.artifacts:
-        command += ["--default-artifact-root", tracker.artifacts]
+    if tracker.files:
+        command += ["--default-artifact-root", tracker.files]
     with log.open("wb") as out:
         told = {**os.environ, **LIGHT}
         return subprocess.Popen(

@@ -1,29 +1,18 @@
-"""Opening a tracking store, and noticing in time that it is away.
+"""A tracking store: where it is, and opening it, quietly and without long waits."""
 
-MLflow waits 20 seconds for a locked SQLite file and minutes for a server that is down, and SQLite makes a new empty
-file where one was moved away.  So the courier knocks first: a store that cannot be used now says so within a second.
-"""
-
-import fcntl
 import logging
 import os
-import sqlite3
-import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.error import HTTPError
-from urllib.request import urlopen
 
-from hqlt_lab.errors import StoreError
+from hqlt_lab.track.knock import Away, first_line, has_content, knock_database, knock_file, knock_server, locked
+from hqlt_lab.train.files import put
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 SQLITE = "sqlite:///"
-PATIENCE = 1.0  # seconds that a knock may take
 SETTINGS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
@@ -33,21 +22,23 @@ SETTINGS = {
 }
 
 
-class Away(StoreError):
-    """The tracking store cannot be used now; later it may."""
-
-
 @dataclass(frozen=True)
 class Tracker:
     """Where MLflow keeps runs and files."""
 
     uri: str
-    artifacts: str = ""  # a folder or URI; empty: a server decides
+    artifacts: str = ""  # a folder or URI; empty: beside the database, or where a server decides
 
     @property
     def database(self) -> Path | None:
         """The SQLite file, if it is one."""
         return Path(self.uri.removeprefix(SQLITE)) if self.uri.startswith(SQLITE) else None
+
+    @property
+    def files(self) -> str:
+        """Where artifacts go, if that is not for a server to say."""
+        beside = "" if self.database is None else str(self.database.absolute().parent / "artifacts")
+        return self.artifacts.rstrip("/") or beside
 
     @property
     def served(self) -> bool:
@@ -108,13 +99,12 @@ def make(file: Path, tracker: Tracker) -> None:
             quietly(tracker)
             from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
-            # MlflowClient would do the same, but only once per process, not for a file that was deleted since
-            SqlAlchemyStore(tracker.uri, tracker.artifacts)
-
-
-def has_content(file: Path) -> bool:
-    """SQLite makes an empty file where there was none."""
-    return file.exists() and file.stat().st_size > 0
+            # under another name, so that a process that dies here leaves no half of a database;
+            # MlflowClient makes tables too, but only once per process, not for a file that was deleted since
+            making = file.with_name(f"{file.name}.{os.getpid()}.making")
+            making.unlink(missing_ok=True)
+            SqlAlchemyStore(f"{SQLITE}{making.absolute()}", tracker.files)
+            put(making, file)
 
 
 def client_for(tracker: Tracker) -> "MlflowClient":
@@ -136,51 +126,3 @@ def quietly(tracker: Tracker) -> None:
 
     for name in ("mlflow", "alembic"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # what goes wrong is told by the courier
-
-
-def knock_file(file: Path) -> None:
-    """A SQLite file has to be there, and not locked."""
-    if not has_content(file):
-        raise Away(f"{file} is not there")
-    with closing(sqlite3.connect(file, timeout=PATIENCE, isolation_level=None)) as database:
-        database.execute("BEGIN IMMEDIATE")
-        database.execute("ROLLBACK")
-
-
-def knock_server(uri: str) -> None:
-    """A server has to answer; what it answers is MLflow's business."""
-    try:
-        urlopen(f"{uri.rstrip('/')}/health", timeout=3 * PATIENCE).close()
-    except HTTPError as answer:
-        answer.close()
-        if answer.code in (502, 503, 504):  # the answer of a proxy in front of a server that is down
-            raise
-
-
-def knock_database(uri: str) -> None:
-    """Another database has to take a connection."""
-    from sqlalchemy import NullPool, create_engine
-
-    create_engine(uri, poolclass=NullPool).connect().close()
-
-
-@contextmanager
-def locked(path: Path, patience: float) -> Iterator[None]:
-    """Hold a lock that the system frees when its holder dies."""
-    until = time.monotonic() + patience
-    with path.open("a") as file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except OSError:
-                if time.monotonic() > until:
-                    raise Away(f"another process holds {path}") from None
-                time.sleep(0.05)
-        yield
-
-
-def first_line(error: BaseException) -> str:
-    """What went wrong, in one line."""
-    lines = str(error).strip().splitlines()
-    return (lines[0] if lines else type(error).__name__)[:300].rstrip(".")

@@ -127,10 +127,13 @@ def test_one_cell_in_trouble_does_not_hold_up_the_others(tracker, look, study):
 
 def test_two_couriers_make_one_run_per_cell(tracker, look, study):
     couriers = [Courier(tracker, study, every=0.05) for _ in range(2)]
-    cell = card(study)
-    train(cell, 1, 50)
-    for courier in couriers:
-        courier.tell(cell)
+    until(lambda: all(courier.delivery.home for courier in couriers))  # both have looked before there was any cell
+    cells = [card(study, str(number)) for number in range(8)]
+    for cell in cells:
+        train(cell, 1, 5)
+        for courier in couriers:
+            courier.tell(cell)
     assert [courier.finish(30) for courier in couriers] == [None, None]
-    assert look.steps(study) == list(range(1, 51))
+    assert sorted(run.data.tags["hqlt.cell"] for run in look.runs(study)) == [cell.key for cell in cells]
+    assert all(look.steps(study, key=cell.key) == [1, 2, 3, 4, 5] for cell in cells)
     assert len(look.runs(study, "study")) == 1
