@@ -6,7 +6,7 @@ model, task = lab.load("3f2c91")                      of a trained cell: its key
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -167,12 +167,9 @@ def folder_of(run: str | Path, runs: Path = RUNS) -> Path:
     """Where a run is kept."""
     if (Path(run) / "cell.json").is_file():
         return Path(run)
-    folders = [file.parent for file in sorted(runs.glob("s*/*/**/cell.json"))]
-    keys = [folder for folder in folders if folder.name.startswith(str(run))]
-    newest = {folder.parent / folder.stem: folder for folder in sorted(keys, key=lambda one: len(one.suffix))}
-    found = list(newest.values()) or [
-        folder for folder in folders if (sent := read_sent(folder)) and sent.run.startswith(str(run))
-    ]
+    found = matching(runs.glob("studies/*/cells/*/cell.json"), str(run)) or matching(
+        runs.glob("single/*/*/cell.json"), str(run)
+    )
     if len(found) != 1:
         several = f"{len(found)} fit: {listed(map(str, found[:5]))}" if found else "there is none"
         raise StoreError(
@@ -180,3 +177,12 @@ def folder_of(run: str | Path, runs: Path = RUNS) -> Path:
             "`hqlt status FILE` lists keys."
         )
     return found[0]
+
+
+def matching(files: Iterable[Path], name: str) -> list[Path]:
+    """The folders of these cells whose key begins so, each key in its newest generation, or whose MLflow run does."""
+    folders = [file.parent for file in sorted(files)]
+    keys = [folder for folder in folders if folder.name.startswith(name)]
+    newest = {folder.parent / folder.stem: folder for folder in sorted(keys, key=lambda one: len(one.suffix))}
+    runs = [folder for folder in folders if (sent := read_sent(folder)) and sent.run.startswith(name)]
+    return list(newest.values()) or runs

@@ -11,11 +11,11 @@ from rich.markup import escape
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-from hqlt_lab.cli.words import in_time
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.experiment.settings import MeasureConfig
 from hqlt_lab.study.pace import Pace
 from hqlt_lab.study.record import Record
+from hqlt_lab.words import in_time
 
 MINUTE = 60.0
 

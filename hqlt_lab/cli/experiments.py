@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hqlt_lab.cli.live import Live
-from hqlt_lab.cli.words import in_bytes, in_numbers, in_time
+from hqlt_lab.words import in_bytes, in_numbers, in_time
 
 FileArgument = Annotated[Path, typer.Argument(help="An experiment file.")]
 SetOption = Annotated[

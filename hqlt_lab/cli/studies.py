@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from hqlt_lab.cli.experiments import FileArgument, OnlyOption, SetOption
-from hqlt_lab.cli.words import in_time
+from hqlt_lab.words import in_time
 
 if TYPE_CHECKING:
     from hqlt_lab.report.report import Report
@@ -180,9 +180,8 @@ def ui(
     if file and (behind := api.catch_up(file, change=change or (), runs=runs, tracking=tracking)):
         console.print(f"[yellow]{escape(behind)}[/yellow]", soft_wrap=True)
     console.print("The server takes some seconds to start ...")
-    with serve(api.tracker_of(runs, tracking), port) as address:
+    with suppress(KeyboardInterrupt), serve(api.tracker_of(runs, tracking), port) as address:
         for name, link in api.links(address, runs, file):
             console.print(f"{name}: {link}", soft_wrap=True)
         console.print(f"All of MLflow: {address}   Ctrl-C ends it.", soft_wrap=True)
-        with suppress(KeyboardInterrupt):
-            threading.Event().wait()
+        threading.Event().wait()

@@ -9,6 +9,8 @@ from hqlt_lab.report.table import Table
 if TYPE_CHECKING:
     import rich.table
 
+LONG = ("mean [95 %]", "published", "chosen", "unfinished")
+
 
 def markdown(question: str, table: Table, answer: str, warnings: Sequence[str]) -> str:
     """The question, the table, the answer, and the doubts."""
@@ -37,9 +39,12 @@ def terminal(question: str, table: Table) -> "rich.table.Table":
     from rich.text import Text
 
     notes = Text("\n".join(table.notes))
-    made = RichTable(title=Text(question), caption=notes, title_justify="left", caption_justify="left", box=SIMPLE_HEAD)
+    left = {"title_justify": "left", "caption_justify": "left"}
+    made = RichTable(title=Text(question), caption=notes, box=SIMPLE_HEAD, padding=0, pad_edge=False, **left)
     for number, column in enumerate(table.columns):
-        made.add_column(Text(column), justify="right" if number else "left", overflow="fold", no_wrap=not number)
+        long = column.endswith(LONG)  # may be broken into lines where the terminal is narrow
+        head = Text(column.replace(" ", "\n", 1))
+        made.add_column(head, justify="right" if number else "left", no_wrap=not long, min_width=9 if long else None)
     for cells in table.rows:
         made.add_row(*(Text(cell) for cell in cells))
     return made

@@ -8,6 +8,7 @@ from hqlt_lab.experiment.experiment import Experiment
 from hqlt_lab.report.rows import Row, reported
 from hqlt_lab.report.statistics import Summary
 from hqlt_lab.report.words import between, counted, shown, tuned
+from hqlt_lab.words import in_numbers
 
 Cells = list[str]
 
@@ -30,8 +31,8 @@ def table_of(experiment: Experiment, rows: Sequence[Row]) -> Table:
     columns |= {
         "chosen": [tuned(row.point or {}) for row in rows],
         "steps": steps(rows),
-        "parameters": [f"{row.parameters:,}" if row.parameters else "" for row in rows],
-        "tokens/s": [f"{row.tokens_per_second:,.0f}" if row.tokens_per_second else "" for row in rows],
+        "parameters": [in_numbers(row.parameters) if row.parameters else "" for row in rows],
+        "tokens/s": [in_numbers(row.tokens_per_second) if row.tokens_per_second else "" for row in rows],
         "unfinished": [unfinished(row) for row in rows],
     }
     kept = {name: cells for name, cells in columns.items() if name == "arm" or any(cells)}

@@ -134,14 +134,3 @@ def catch_up(tracker: Tracker, study: StudyCard, cards: Iterable[CellCard]) -> s
     except Exception as error:  # as above: the tracker is a guest, and must not stop what asked for it
         return delivery.sentence(first_line(error))
     return None
-
-
-def forget(tracker: Tracker, study: StudyCard, keys: Iterable[str]) -> str | None:
-    """Put the runs of these cells into MLflow's bin; why that could not be, in a sentence."""
-    mirror = Mirror(tracker, study)
-    try:
-        for key in keys:
-            mirror.forget(key)
-    except Exception as error:
-        return f"MLflow at {tracker.uri} still has runs that were to be forgotten: {first_line(error)}."
-    return None

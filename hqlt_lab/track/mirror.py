@@ -129,11 +129,6 @@ class Mirror:
             self.client.update_run(parent.id, status) if status == "RUNNING" else self.client.set_terminated(parent.id)
             parent.status = status
 
-    def forget(self, key: str) -> None:
-        """Put a cell's run into MLflow's bin: the next one of that key begins anew."""
-        if run := self.enter().cells.pop(key, None):
-            self.client.delete_run(run.id)
-
 
 def metrics_of(points: Sequence[Point]) -> "Iterator[Metric]":
     """Every value as MLflow stores it, with its own time."""

@@ -7,8 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from hqlt_lab.cli.app import app
-from hqlt_lab.cli.words import in_bytes, in_numbers, in_time
 from hqlt_lab.errors import HqltError
+from hqlt_lab.words import in_bytes, in_numbers, in_time
 
 FILE = """
 question: Does it run?

@@ -45,8 +45,8 @@ def test_the_markdown_says_what_is_known(asked, cell, three):
     delta, linear, retention, mamba = cells_of(text)
     assert delta == {
         "arm": "delta", "seeds": "3", "median ± MAD": "98.3 ± 1.7", "mean [95 %]": "96.1 [82.8, 109.4]",
-        "best": "100.0", "solved": "2 of 3", "published": "99.7 ± 0.1, best 100.0", "parameters": "12,345",
-        "tokens/s": "6,789", "unfinished": "",
+        "best": "100.0", "solved": "2 of 3", "published": "99.7 ± 0.1, best 100.0", "parameters": "12.3k",
+        "tokens/s": "6.79k", "unfinished": "",
     }  # fmt: skip
     assert linear["seeds"] == "1 of 3" and linear["median ± MAD"] == linear["mean [95 %]"] == "5.0"
     assert linear["solved"] == "0 of 2" and linear["unfinished"] == "1 waiting, 1 diverged"

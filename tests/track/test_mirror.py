@@ -8,7 +8,6 @@ from typing import get_args
 import pytest
 
 from hqlt_lab.study import record
-from hqlt_lab.track import courier
 from hqlt_lab.track.card import ENDED, State
 from hqlt_lab.track.courier import catch_up
 from hqlt_lab.track.sent import FILE, read_sent
@@ -188,18 +187,6 @@ def test_what_was_put_into_the_bin_comes_back(look, study, mirrored):
     mirrored(cell)
     look.client.delete_run(look.runs(study)[0].info.run_id)
     look.client.delete_experiment(read_sent(study.folder).experiment)
-    mirrored(cell)
-    assert look.steps(study) == [1, 2, 3]
-
-
-def test_a_forgotten_cell_begins_anew(look, study, mirrored, tracker):
-    cell = card(study)
-    train(cell, 1, 5)
-    mirrored(cell)
-    assert courier.forget(tracker, study, ["abc", "never there"]) is None
-    shutil.rmtree(cell.folder)
-    cell = card(study)
-    train(cell, 1, 3)
     mirrored(cell)
     assert look.steps(study) == [1, 2, 3]
 
