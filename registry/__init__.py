@@ -20,6 +20,7 @@ from hqlt_lab.registry.kinds import KINDS, Kind
 from hqlt_lab.registry.options import Option, fits, options, spelled
 from hqlt_lab.registry.outside import hand_on, include, included
 from hqlt_lab.registry.settings import sentences, settings_from, too_small
+from hqlt_lab.registry.shelves import open_shelf
 
 __all__ = [
     "KINDS",
@@ -34,6 +35,7 @@ __all__ = [
     "hand_on",
     "include",
     "included",
+    "open_shelf",
     "options",
     "register",
     "sentences",

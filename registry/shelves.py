@@ -11,13 +11,17 @@ _stocked: set[str] = set()
 
 def stock(kind: str) -> None:
     """Import every file on the shelf of that kind, once, and whatever outside parts were declared."""
-    if kind in _stocked:
-        return
+    if kind not in _stocked:
+        open_shelf(kind)
+        _stocked.add(kind)
+        load_declared()
+
+
+def open_shelf(kind: str) -> None:
+    """Import every file on the lab's own shelf of that kind."""
     shelf = KINDS[kind].shelf
     if shelf is not None:
         package = importlib.import_module(shelf)
         for module in pkgutil.iter_modules(package.__path__):
             if not module.name.startswith("_"):
                 importlib.import_module(f"{shelf}.{module.name}")
-    _stocked.add(kind)
-    load_declared()

@@ -6,6 +6,7 @@ that train the same thing share it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -30,24 +31,34 @@ class Planned(NamedTuple):
 
 def plan(experiment: "Experiment") -> list[Planned]:
     """All cells whose values are known: searched ranges come later, point by point."""
-    cells = [
-        experiment.cell(arm, point, seed)
+    return [
+        one
         for arm in experiment.arms
         for point in lists_only(experiment.tune)
-        for seed in experiment.seeds
+        for one in with_seeds(experiment.cell(arm, point, 0), experiment.seeds)
     ]
-    return [Planned(key_of(cell), cell) for cell in cells]
+
+
+def with_seeds(cell: Cell, seeds: Sequence[int]) -> list[Planned]:
+    """The same cell with each of these seeds: nothing else of it depends on the seed."""
+    told = what_counts(cell)
+    return [Planned(digest({**told, "seed": seed}), replace(cell, seed=seed)) for seed in seeds]
 
 
 def key_of(cell: Cell) -> str:
     """The same for cells that must give the same result."""
+    return digest({**what_counts(cell), "seed": cell.seed})
+
+
+def what_counts(cell: Cell) -> dict[str, Any]:
+    """All but the seed that can change a result."""
     train = bare_settings(cell.train, NOT_IN_THE_KEY)
-    told = {"task": bare_part("task", cell.task), "model": bare_model(cell.model), "train": train, "seed": cell.seed}
+    told = {"task": bare_part("task", cell.task), "model": bare_model(cell.model), "train": train}
     if cell.trainer.precision != "auto":
         told["precision"] = cell.trainer.precision
     if cell.train.stop_at is not None or cell.train.report == "best_valid":
         told["select"] = [cell.measure.select, cell.measure.direction]
-    return digest(told)
+    return told
 
 
 def points(tune: Mapping[str, list[Any] | Range]) -> Iterator[dict[str, Any]]:

@@ -9,14 +9,14 @@ sampler says one after the other; when they are settled, the best of them is tra
 Seeds come before points and points before arms, so that arms can be compared as early as possible.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from hqlt_lab.experiment.cell import Cell, digest
 from hqlt_lab.experiment.experiment import Arm, Experiment
-from hqlt_lab.experiment.plan import key_of, points, words
+from hqlt_lab.experiment.plan import key_of, points, with_seeds, words
 from hqlt_lab.study.choose import chosen_point
 from hqlt_lab.study.ledger import Attempt, Ledger
 from hqlt_lab.study.record import SETTLED, Record, State
@@ -81,12 +81,12 @@ class Agenda:
     @cached_property
     def listed(self) -> list[Place]:
         """The cells of a grid."""
-        return [
-            self.place(arm, point, seed)
-            for seed in self.experiment.seeds
+        found = [
+            self.with_seeds(arm, point, self.experiment.seeds)
             for point in points(self.experiment.tune)
             for arm in self.experiment.arms
         ]
+        return [place for same_seed in zip(*found, strict=True) for place in same_seed]
 
     @cached_property
     def searching(self) -> list[Place]:
@@ -100,13 +100,9 @@ class Agenda:
 
     def final(self) -> list[Place]:
         """The cells of each arm whose search is over, at the best point."""
-        best = {arm.title: self.best(arm) for arm in self.experiment.arms}
-        return [
-            self.place(arm, point, seed)
-            for seed in self.experiment.final_seeds
-            for arm in self.experiment.arms
-            if (point := best[arm.title]) is not None
-        ]
+        best = [(arm, point) for arm in self.experiment.arms if (point := self.best(arm)) is not None]
+        found = [self.with_seeds(arm, point, self.experiment.final_seeds) for arm, point in best]
+        return [place for same_seed in zip(*found, strict=True) for place in same_seed]
 
     def best(self, arm: Arm) -> Mapping[str, Any] | None:
         """The point that won an arm's search, once all of it is settled."""
@@ -114,12 +110,11 @@ class Agenda:
         over = all(record.state in SETTLED for record in records)
         return chosen_point(records, self.experiment.measure) if over else None
 
-    def place(self, arm: Arm, point: Mapping[str, Any], seed: int) -> Place:
-        """A cell whose values are known."""
-        cell = self.experiment.cell(arm, point, seed)
-        key = key_of(cell)
-        self.known[key] = cell
-        return Place(key=key, arm=arm, seed=seed, point=point)
+    def with_seeds(self, arm: Arm, point: Mapping[str, Any], seeds: Sequence[int]) -> list[Place]:
+        """The cells of a point whose values are known."""
+        planned = with_seeds(self.experiment.cell(arm, point, 0), seeds)
+        self.known |= dict(planned)
+        return [Place(key=one.key, arm=arm, seed=one.cell.seed, point=point) for one in planned]
 
     def search_key(self, arm: Arm, number: int, seed: int) -> str:
         """A searched cell is named by its number, so that the budget is spent exactly once."""

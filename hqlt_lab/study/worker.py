@@ -72,7 +72,9 @@ def main(pipe: Connection, threads: int) -> None:
         pipe.send(("ready", {}))
         word, told = attempt(ear.orders.get(), pipe, ear)
         pipe.send((word, told))
-        gc.collect()
+        if torch.cuda.is_initialized():
+            gc.collect()  # what Lightning leaves behind in circles holds memory that the next cell needs
+            torch.cuda.empty_cache()
 
 
 def attempt(order: dict[str, Any], pipe: Connection, ear: Ear) -> Message:

@@ -6,6 +6,7 @@ sources and one of each part it uses, so that results of other code can be told 
 
 import hashlib
 import inspect
+import json
 import shlex
 import sys
 from collections.abc import Callable, Iterable
@@ -34,8 +35,14 @@ def provenance(folder: Path | None = None) -> dict[str, Any]:
 
 def code_of(cell: Cell) -> dict[str, str]:
     """Short hashes of sources: "lab", the task, and each part that the cell's layers read, as "kind name"."""
-    layers = bare_model(fill_model(cell.model))["parts"]
-    found = {"lab": lab(), **hashed("task", cell.task["name"])}
+    return {"lab": lab(), **hashed("task", cell.task["name"]), **parts_of(json.dumps(cell.model, sort_keys=True))}
+
+
+@cache
+def parts_of(model: str) -> dict[str, str]:
+    """The parts that a model, told in JSON, reads; a study asks this for every seed."""
+    found = {}
+    layers = bare_model(fill_model(json.loads(model)))["parts"]
     for parts in layers if isinstance(layers, list) else [layers]:
         names = {kind: part["name"] for kind, part in parts.items()}
         if "update_rule" in names:

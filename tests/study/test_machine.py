@@ -1,5 +1,7 @@
 """Who gets which GPU: a pure function, so it can be tested where there is none."""
 
+import subprocess
+import sys
 from fractions import Fraction
 
 import pytest
@@ -56,6 +58,12 @@ def test_what_cannot_be_had_is_told():
         at_once(Machine(cores=8, memory=2**36, gpus=2), share(4))
     with pytest.raises(ConfigError, match=r"1.5 is neither a part of one GPU nor a number of whole ones"):
         share(1.5)
+
+
+def test_a_worker_is_a_fork_of_what_has_all_libraries():
+    script = "import sys, os, hqlt_lab.study.warm as w; print(*sys.modules); print('flush', flush=True)"
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    assert {"torch", "lightning.pytorch", "hqlt_lab.train.fit", "hqlt_lab.components.mixers.vector"} <= set(told)
 
 
 def test_a_worker_sees_the_gpus_that_we_were_given(monkeypatch):
