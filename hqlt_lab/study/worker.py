@@ -27,7 +27,7 @@ from typing import Any
 
 from hqlt_lab.errors import HqltError
 from hqlt_lab.experiment.cell import cell_from
-from hqlt_lab.registry import include
+from hqlt_lab.registry import hand_on
 from hqlt_lab.track.spool import Spool
 
 LOG = "log.txt"
@@ -93,8 +93,7 @@ def attempt(order: dict[str, Any], pipe: Connection, ear: Ear) -> Message:
 
     with output_into(folder / LOG, f"attempt {order['attempt']}, {time.strftime('%Y-%m-%d %H:%M:%S')}"), stoppable():
         try:
-            for file in order["with"]:
-                include(file)
+            hand_on([Path(file) for file in order["with"]])
             from hqlt_lab.train.fit import fit
             from hqlt_lab.train.interrupt import Interrupted
 

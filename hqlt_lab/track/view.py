@@ -34,7 +34,7 @@ def view_of(study: StudyCard) -> dict[str, Any]:
         *(bar(f"report{number}", name) for number, name in enumerate(report)),
     ]
     return {
-        "searchFilter": "tags.`hqlt.kind` = 'cell'",
+        "searchFilter": "tags.`hqlt.kind` = 'cell' and tags.`hqlt.status` != 'superseded'",
         "orderByKey": f"metrics.`{report[0] if report else select}`",
         "orderByAsc": study.direction == "minimize",
         "startTime": "ALL",

@@ -1,0 +1,34 @@
+"""A cell on several devices is a process of its own, and still one cell of the study."""
+
+import json
+
+import psutil
+import pytest
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_cell_on_two_devices_gives_what_one_device_gives(lab):
+    two = lab.experiment("seeds: 1", "two", ("trainer.devices=2", "launcher.workers=1"))
+    one = lab.experiment("seeds: 1", "one")
+    lab.run(two)
+    lab.run(one)
+    (apart,), (here,) = lab.records(two), lab.records(one)
+    assert apart.key == here.key
+    assert (apart.state, apart.attempts) == ("done", 1)
+    assert apart.metrics == pytest.approx(here.metrics, abs=1e-4)
+    lines = [json.loads(line) for line in (apart.folder / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if "train/loss" in line["metrics"]] == [1, 2, 3, 4, 5, 6]
+    assert not [
+        child for child in psutil.Process().children(recursive=True) if "train.cell" in " ".join(child.cmdline())
+    ]
+
+
+def test_a_crash_in_one_of_its_processes_is_a_failure_of_the_cell(lab, faulty):
+    arms = "arms: {bad: {model.mixer: {name: faulty, how: raise, step: 2}}}\nseeds: 1"
+    experiment = lab.experiment(arms, "bad", ("trainer.devices=2", "launcher.retries=0"))
+    lab.run(experiment)
+    (record,) = lab.records(experiment)
+    assert (record.state, record.attempts) == ("failed", 1)
+    log = (record.folder / "process.log").read_text()
+    assert "the matrix is not in the mood" in log
