@@ -17,7 +17,7 @@ from pathlib import Path
 import hqlt_lab as lab
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.study.record import Record
-from hqlt_lab.study.view import Silent
+from hqlt_lab.study.view import View
 
 WORKERS = 2
 SLEEPER = '''
@@ -51,7 +51,7 @@ seeds: {cells}
 """
 
 
-class Clock(Silent):
+class Clock(View):
     """Notes when the first cell began and the last one ended."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ import torch
 
 import hqlt_lab as lab
 from hqlt_lab.experiment.experiment import load
-from hqlt_lab.study.view import Silent
+from hqlt_lab.study.view import View
 from hqlt_lab.track.spool import read
 from hqlt_lab.train.fit import fit_here
 
@@ -54,7 +54,7 @@ def main(steps: int) -> None:
             cell = experiment.cell(experiment.arms[0], {}, seed)
             fit_here(cell, folder / f"alone{seed}", lambda *_, moments=moments: moments.append(1000 * time.time()))
             alone.append(step_time(moments))
-            lab.run(file, only=[f"seed={seed}"], runs=folder / "runs", view=Silent())
+            lab.run(file, only=[f"seed={seed}"], runs=folder / "runs", view=View())
             (place,) = (Path(one) for one in lab.results(file, runs=folder / "runs").query(f"seed == {seed}").folder)
             tracked.append(step_time([point.time for point in read(place)[0]]))
     told = {"alone_ms": round(min(alone), 2), "tracked_ms": round(min(tracked), 2)}

@@ -20,7 +20,7 @@ from hqlt_lab.study.crew import warm_up
 from hqlt_lab.study.run import Choice, cards, open_agenda, train, wanted
 from hqlt_lab.study.run import forget as forget_cells
 from hqlt_lab.study.store import Store
-from hqlt_lab.study.view import Silent, View
+from hqlt_lab.study.view import View
 from hqlt_lab.track.sent import read_sent
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def run(
     with store.owned():
         courier = Courier(tracker_of(runs, tracking), card_of(experiment, store, Path(file), change))
         try:
-            agenda, complete = train(experiment, store, choice, view or Silent(), courier)
+            agenda, complete = train(experiment, store, choice, view or View(), courier)
             report = Report.make(experiment, agenda.records())
             report.save(store.folder)
             courier.report([store.folder / "report.md", store.folder / "report.csv"])

@@ -42,7 +42,7 @@ def too_small(settings: Any, least: Mapping[str, float]) -> list[str]:
 
 def sentences(maker: type) -> dict[str, str]:
     """The string under each field, for help texts and editors; of inherited fields too."""
-    found = {}
+    found: dict[str, str] = {}
     for one in reversed(maker.__mro__):
         if is_dataclass(one):
             found |= own_sentences(one)

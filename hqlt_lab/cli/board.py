@@ -15,12 +15,13 @@ from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.experiment.settings import MeasureConfig
 from hqlt_lab.study.pace import Pace
 from hqlt_lab.study.record import Record
+from hqlt_lab.study.view import View
 from hqlt_lab.words import in_time
 
 MINUTE = 60.0
 
 
-class Board:
+class Board(View):
     """What `study.coordinator` tells its view, shown."""
 
     def __init__(self, console: Console, measure: MeasureConfig) -> None:

@@ -155,7 +155,7 @@ def prune_of(told: Mapping[str, Any]) -> PruneConfig | None:
 def launcher_of(told: Mapping[str, Any]) -> dict[str, Any]:
     """Who trains the cells, and with how much of the machine."""
     given = told.get("launcher", "local")
-    return fill_part("launcher", {"name": "local"} | given if isinstance(given, Mapping) else given, "launcher")
+    return fill_part("launcher", {"name": "local", **given} if isinstance(given, Mapping) else given, "launcher")
 
 
 def seeds_of(told: Mapping[str, Any], word: str, default: int, first: int = 0) -> tuple[int, ...]:

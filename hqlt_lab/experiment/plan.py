@@ -53,7 +53,7 @@ def key_of(cell: Cell) -> str:
 def what_counts(cell: Cell) -> dict[str, Any]:
     """All but the seed that can change a result."""
     train = bare_settings(cell.train, NOT_IN_THE_KEY)
-    told = {"task": bare_part("task", cell.task), "model": bare_model(cell.model), "train": train}
+    told: dict[str, Any] = {"task": bare_part("task", cell.task), "model": bare_model(cell.model), "train": train}
     if cell.trainer.precision != "auto":
         told["precision"] = cell.trainer.precision
     if cell.train.stop_at is not None or cell.train.report == "best_valid":

@@ -39,8 +39,8 @@ def terminal(question: str, table: Table) -> "rich.table.Table":
     from rich.text import Text
 
     notes = Text("\n".join(table.notes))
-    left = {"title_justify": "left", "caption_justify": "left"}
-    made = RichTable(title=Text(question), caption=notes, box=SIMPLE_HEAD, padding=0, pad_edge=False, **left)
+    made = RichTable(title=Text(question), caption=notes, box=SIMPLE_HEAD, padding=0, pad_edge=False)
+    made.title_justify = made.caption_justify = "left"
     for number, column in enumerate(table.columns):
         long = column.endswith(LONG)  # may be broken into lines where the terminal is narrow
         head = Text(column.replace(" ", "\n", 1))

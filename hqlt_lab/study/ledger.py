@@ -48,7 +48,9 @@ class Attempt:
 class Ledger:
     """What is known of the cells of one store.  Only who owns the store may call what writes."""
 
-    def __init__(self, store: Store, direction: str = "maximize", pruner: Any = None) -> None:
+    def __init__(
+        self, store: Store, direction: Literal["maximize", "minimize"] = "maximize", pruner: Any = None
+    ) -> None:
         self.store, self.direction, self.pruner = store, direction, pruner
         self.studies: dict[str, optuna.Study] = {}
         self.trials: dict[Attempt, optuna.Trial] = {}  # those under way

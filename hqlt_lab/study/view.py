@@ -1,13 +1,11 @@
 """Someone who watches a study."""
 
-from typing import Protocol
-
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.study.record import Record
 
 
-class View(Protocol):
-    """What the coordinator tells."""
+class View:
+    """What the coordinator tells.  By itself it says nothing; who wants to see something, overrides."""
 
     def begin(self, waiting: dict[str, int], settled: int, total: int, workers: int) -> None:
         """What there is to do: key -> steps of every cell that will be trained."""
@@ -26,7 +24,3 @@ class View(Protocol):
 
     def look(self) -> None:
         """A quarter of a second has passed."""
-
-
-class Silent(View):
-    """Watches, and says nothing."""

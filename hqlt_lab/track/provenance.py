@@ -41,7 +41,7 @@ def code_of(cell: Cell) -> dict[str, str]:
 @cache
 def parts_of(model: str) -> dict[str, str]:
     """The parts that a model, told in JSON, reads; a study asks this for every seed."""
-    found = {}
+    found: dict[str, str] = {}
     layers = bare_model(fill_model(json.loads(model)))["parts"]
     for parts in layers if isinstance(layers, list) else [layers]:
         names = {kind: part["name"] for kind, part in parts.items()}

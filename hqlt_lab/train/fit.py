@@ -9,7 +9,6 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from lightning.pytorch import Trainer
-from lightning.pytorch.utilities import rank_zero_only
 
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.model.config import model_config
@@ -25,6 +24,7 @@ from hqlt_lab.train.guard import Diverged, keep_batch
 from hqlt_lab.train.learner import Learner
 from hqlt_lab.train.outcome import Outcome, Status, read_outcome
 from hqlt_lab.train.progress import Metrics, Record
+from hqlt_lab.train.ranks import first
 from hqlt_lab.train.trainer import quiet, trainer_for
 from hqlt_lab.train.watch import Watch, measure
 
@@ -42,7 +42,7 @@ def fit(cell: Cell, folder: Path, record: Record = ignore) -> Outcome:
 def fit_here(cell: Cell, folder: Path, record: Record = ignore) -> Outcome:
     """The same in this process, which for several devices has to be one of their own (`train.cell`)."""
     claim(folder, cell)
-    with held(folder) if rank_zero_only.rank == 0 else nullcontext():
+    with held(folder) if first() else nullcontext():
         return read_outcome(folder) or train(cell, folder, record)
 
 

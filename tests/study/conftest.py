@@ -12,6 +12,7 @@ from hqlt_lab.registry import include, temporarily
 from hqlt_lab.study.record import Record
 from hqlt_lab.study.run import Choice, open_agenda, train
 from hqlt_lab.study.store import Store
+from hqlt_lab.study.view import View
 
 FAULTY = Path(__file__).parent / "faulty.py"
 TINY = """
@@ -26,7 +27,7 @@ launcher: {workers: 2, threads: 1}
 """
 
 
-class Watcher:
+class Watcher(View):
     """A view that remembers."""
 
     def __init__(self) -> None:
@@ -40,14 +41,8 @@ class Watcher:
     def started(self, record: Record, cell: Cell) -> None:
         self.starts.append((record.arm, record.seed))
 
-    def point(self, key: str, step: int, metrics: dict[str, float]) -> None: ...
-
     def settled(self, record: Record) -> None:
         self.ends.append(record)
-
-    def stopping(self) -> None: ...
-
-    def look(self) -> None: ...
 
 
 class Nobody:

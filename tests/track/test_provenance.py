@@ -1,6 +1,7 @@
 """What made a result: code, libraries, machine, and the forms that its layers take."""
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -57,7 +58,7 @@ def test_provenance_is_plain_words_and_numbers():
     told = provenance()
     assert json.loads(json.dumps(told)) == told
     assert told["versions"]["python"].startswith("3.") and told["machine"]["cores"] >= 1
-    assert "pytest" in told["command"]
+    assert told["command"] == shlex.join(sys.argv)
 
 
 def test_a_repository_tells_its_commit_and_its_changes(tmp_path):
