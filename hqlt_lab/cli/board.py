@@ -87,7 +87,8 @@ class Board(View):
         rows = Table(box=None, pad_edge=False, show_header=False)
         for key, (record, cell) in self.shown.items():
             step, told = self.pace.running[key].step, self.latest[key]
-            words = [f"{name} {told[name]:.4g}" for name in ("train/loss", self.measure.select) if name in told]
+            names = {"train/loss": "loss", self.measure.select: self.measure.select.split("/")[0]}
+            words = [f"{word} {told[name]:.4g}" for name, word in names.items() if name in told]
             bar = ProgressBar(total=cell.train.steps, completed=step, width=20)
             rows.add_row(escape(title_of(record)), bar, f"{step}/{cell.train.steps}", "  ".join(words))
         return Group(rows, self.summary())
