@@ -9,6 +9,7 @@ choose        which tuned point an arm is judged by
 search        what is searched, in Optuna's words
 coordinator   hands out cells, listens, settles, stops
 crew          the workers of a machine
+member        one of them
 worker        the process that trains
 warm          what it is forked from
 machine       who gets which cores and GPUs

@@ -19,8 +19,9 @@ from typing import Any, Protocol
 
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.study.agenda import Agenda, Place
-from hqlt_lab.study.crew import PATIENCE, Crew, Event
+from hqlt_lab.study.crew import PATIENCE, Crew
 from hqlt_lab.study.ledger import Attempt
+from hqlt_lab.study.member import Event
 from hqlt_lab.study.record import Record
 from hqlt_lab.study.search import point_of
 from hqlt_lab.study.view import View

@@ -10,19 +10,17 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from fractions import Fraction
 from multiprocessing import forkserver
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
+from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from hqlt_lab.errors import TrainingError
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.registry import included
 from hqlt_lab.study import worker
 from hqlt_lab.study.machine import assign, share
+from hqlt_lab.study.member import Event, Member, cause, visible
 
 PATIENCE = 30.0  # seconds a worker gets to save, when all are asked to stop
 STILLBORN = 3  # workers that may die before their first word
@@ -33,29 +31,6 @@ def warm_up() -> None:
     """Let the server import its libraries, while others prepare what it will be asked for."""
     forkserver.set_forkserver_preload(["hqlt_lab.study.warm"])
     forkserver.ensure_running()
-
-
-class Event(NamedTuple):
-    """What happened to a cell."""
-
-    key: str
-    word: str  # point, ended, pruned, interrupted, failed, lost
-    told: dict[str, Any]
-
-
-@dataclass(eq=False)
-class Member:
-    """One worker, as the coordinator sees it."""
-
-    process: BaseProcess
-    pipe: Connection
-    gpus: tuple[int, ...] | None = None  # those it has seen; None: it was never told
-    key: str | None = None  # the cell it is at
-    need: Fraction = Fraction(0)
-    since: float = 0.0
-    spoke: bool = False
-    asked: bool = False  # to save and stop, which is said once: the second time means at once
-    fate: str = ""  # why we ended it, if we did
 
 
 class Crew:
@@ -196,18 +171,3 @@ class Crew:
         """Send everyone home."""
         for member in list(self.members):
             self.dismiss(member)
-
-
-def visible(gpus: tuple[int, ...]) -> str:
-    """What the worker's CUDA_VISIBLE_DEVICES must be, given our own."""
-    ours = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
-    return ",".join(ours[index] if ours else str(index) for index in gpus)
-
-
-def cause(exitcode: int | None) -> str:
-    """Why a process may have died, for people."""
-    if exitcode == -signal.SIGKILL:
-        return "Its process was killed; if nobody did it, the machine ran out of memory."
-    if exitcode is not None and exitcode < 0:
-        return f"Its process died of {signal.Signals(-exitcode).name}."
-    return f"Its process ended with code {exitcode}."

@@ -7,8 +7,8 @@ from fractions import Fraction
 import pytest
 
 from hqlt_lab.errors import ConfigError
-from hqlt_lab.study.crew import visible
 from hqlt_lab.study.machine import Machine, assign, at_once, share
+from hqlt_lab.study.member import visible
 
 WHOLE, HALF, QUARTER = Fraction(1), Fraction(1, 2), Fraction(1, 4)
 
