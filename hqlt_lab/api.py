@@ -17,7 +17,7 @@ from hqlt_lab.experiment.experiment import load as load_experiment
 from hqlt_lab.experiment.read import as_yaml, read
 from hqlt_lab.registry import hand_on, included
 from hqlt_lab.study.crew import warm_up
-from hqlt_lab.study.run import Choice, cards, open_agenda, train, wanted
+from hqlt_lab.study.run import Choice, cards, open_agenda, prepare, train, wanted
 from hqlt_lab.study.run import forget as forget_cells
 from hqlt_lab.study.store import Store
 from hqlt_lab.study.view import View
@@ -53,7 +53,7 @@ def run(
     only: Sequence[str] = (),
     limit: int | None = None,
     again: bool = False,
-    runs: Path = RUNS,
+    runs: str | Path = RUNS,
     tracking: str | None = None,
     view: View | None = None,
 ) -> Finished:
@@ -64,12 +64,14 @@ def run(
     hand_on(included())  # workers are other processes
     warm_up()
     experiment = load_experiment(file, change)
+    only = [only] if isinstance(only, str) else only
     store, choice = Store(runs, experiment.name), Choice(only=only, limit=limit, again=again)
     with store.owned():
+        study = prepare(experiment, store, choice)
         courier = Courier(tracker_of(runs, tracking), card_of(experiment, store, Path(file), change))
         try:
-            agenda, complete = train(experiment, store, choice, view or View(), courier)
-            report = Report.make(experiment, agenda.records())
+            complete = train(study, limit, view or View(), courier)
+            report = Report.make(experiment, study.agenda.records())
             report.save(store.folder)
             courier.report([store.folder / "report.md", store.folder / "report.csv"])
         finally:
@@ -86,7 +88,9 @@ class Status:
     busy: bool  # whether someone is at work on it
 
 
-def status(file: str | Path, *, change: Sequence[str] = (), only: Sequence[str] = (), runs: Path = RUNS) -> Status:
+def status(
+    file: str | Path, *, change: Sequence[str] = (), only: Sequence[str] = (), runs: str | Path = RUNS
+) -> Status:
     """Every cell as it stands."""
     experiment = load_experiment(file, change)
     store = Store(runs, experiment.name)
@@ -98,13 +102,13 @@ def status(file: str | Path, *, change: Sequence[str] = (), only: Sequence[str] 
 
 
 def forget(
-    file: str | Path, *, change: Sequence[str] = (), only: Sequence[str] = (), runs: Path = RUNS
+    file: str | Path, *, change: Sequence[str] = (), only: Sequence[str] = (), runs: str | Path = RUNS
 ) -> "list[Record]":
     """Mark what is known of these cells as superseded; how they stood until now."""
     return forget_cells(load_experiment(file, change), runs, only)
 
 
-def report(file: str | Path, *, change: Sequence[str] = (), runs: Path = RUNS) -> "Report":
+def report(file: str | Path, *, change: Sequence[str] = (), runs: str | Path = RUNS) -> "Report":
     """What is known so far, from the ledger alone."""
     from hqlt_lab.report.report import Report
 
@@ -112,7 +116,7 @@ def report(file: str | Path, *, change: Sequence[str] = (), runs: Path = RUNS) -
     return Report.make(experiment, open_agenda(experiment, Store(runs, experiment.name)).records())
 
 
-def results(file: str | Path, *, change: Sequence[str] = (), runs: Path = RUNS) -> "pandas.DataFrame":
+def results(file: str | Path, *, change: Sequence[str] = (), runs: str | Path = RUNS) -> "pandas.DataFrame":
     """One line per cell: arm, seed, axes, state, metrics, cost."""
     from hqlt_lab.report.frame import frame
 
@@ -120,12 +124,12 @@ def results(file: str | Path, *, change: Sequence[str] = (), runs: Path = RUNS) 
     return frame(open_agenda(experiment, Store(runs, experiment.name)).records())
 
 
-def tracker_of(runs: Path, uri: str | None = None) -> "Tracker":
+def tracker_of(runs: str | Path, uri: str | None = None) -> "Tracker":
     """Where MLflow keeps things: what was asked for, what the environment says, or in the folder of runs."""
     from hqlt_lab.track.store import Tracker, default_tracker
 
     chosen = uri or os.environ.get("MLFLOW_TRACKING_URI")
-    return Tracker(chosen) if chosen else default_tracker(runs.resolve())
+    return Tracker(chosen) if chosen else default_tracker(Path(runs).resolve())
 
 
 def card_of(experiment: Experiment, store: Store, file: Path, change: Sequence[str]) -> "StudyCard":
@@ -137,7 +141,7 @@ def card_of(experiment: Experiment, store: Store, file: Path, change: Sequence[s
 
 
 def catch_up(
-    file: str | Path, *, change: Sequence[str] = (), runs: Path = RUNS, tracking: str | None = None
+    file: str | Path, *, change: Sequence[str] = (), runs: str | Path = RUNS, tracking: str | None = None
 ) -> str | None:
     """Send to MLflow what it lacks of a study; what could not be sent, in a sentence."""
     from hqlt_lab.track import courier
@@ -148,27 +152,29 @@ def catch_up(
     return courier.catch_up(tracker_of(runs, tracking), study, cards(open_agenda(experiment, store)))
 
 
-def links(address: str, runs: Path = RUNS, file: Path | None = None) -> list[tuple[str, str]]:
+def links(address: str, runs: str | Path = RUNS, file: Path | None = None) -> list[tuple[str, str]]:
     """Each study, or the one of that file, and where a server at this address shows it."""
     from hqlt_lab.track.view import link
 
-    folders = [folder for folder in sorted((runs / "studies").glob("*")) if file is None or folder.name == file.stem]
+    folders = [
+        folder for folder in sorted((Path(runs) / "studies").glob("*")) if file is None or folder.name == file.stem
+    ]
     return [(folder.name, link(address, sent.experiment)) for folder in folders if (sent := read_sent(folder))]
 
 
-def load(run: str | Path, runs: Path = RUNS) -> "Loaded":
+def load(run: str | Path, runs: str | Path = RUNS) -> "Loaded":
     """The trained model and its task; `run` is a cell's folder, the beginning of its key, or its MLflow run."""
     from hqlt_lab.train.load import load_cell
 
     return load_cell(folder_of(run, runs))
 
 
-def folder_of(run: str | Path, runs: Path = RUNS) -> Path:
+def folder_of(run: str | Path, runs: str | Path = RUNS) -> Path:
     """Where a run is kept."""
     if (Path(run) / "cell.json").is_file():
         return Path(run)
-    found = matching(runs.glob("studies/*/cells/*/cell.json"), str(run)) or matching(
-        runs.glob("single/*/*/cell.json"), str(run)
+    found = matching(Path(runs).glob("studies/*/cells/*/cell.json"), str(run)) or matching(
+        Path(runs).glob("single/*/*/cell.json"), str(run)
     )
     if len(found) != 1:
         several = f"{len(found)} fit: {listed(map(str, found[:5]))}" if found else "there is none"

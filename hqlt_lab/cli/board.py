@@ -50,11 +50,11 @@ class Board(View):
         self.pace.advance(key, step)
 
     def settled(self, record: Record) -> None:
-        self.pace.end(record.key)
+        left = self.pace.end(record.key)
         self.shown.pop(record.key)
         self.settled_before += record.state not in ("waiting", "running")
         if record.state == "waiting":
-            self.pace.waiting[record.key] = record.step
+            self.pace.waiting[record.key] = left
         self.console.print(f"{self.settled_before}/{self.total}  {self.sentence(record)}", soft_wrap=True)
 
     def sentence(self, record: Record) -> str:
@@ -64,7 +64,7 @@ class Board(View):
             told = ", ".join(f"{name} {record.metrics[name]:.4g}" for name in self.measure.report)
             return f"{title}: {told} ({in_time(record.seconds)})"
         state = "will be tried again" if record.state == "waiting" and record.why else record.state
-        return f"{title}: [yellow]{state}[/yellow] {escape(record.why)}".rstrip()
+        return f"{title}: [yellow]{state}[/yellow]. {escape(record.why)}".rstrip()
 
     def stopping(self) -> None:
         self.console.print("Stopping: every cell saves first. Ctrl-C again stops at once.")

@@ -1,12 +1,14 @@
 """The verbs about whole studies: run, status, logs, report, forget, ui."""
 
 import json
+import os
+import shlex
 import threading
 from collections import Counter
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 
 import typer
 from rich.console import Console
@@ -14,6 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from hqlt_lab.cli.experiments import FileArgument, OnlyOption, SetOption
+from hqlt_lab.registry import included
 from hqlt_lab.words import in_time
 
 if TYPE_CHECKING:
@@ -49,39 +52,62 @@ def run(
     for warning in experiment.warnings:
         console.print(f"[yellow]{escape(warning)}[/yellow]")
     board = Board(console, experiment.measure)
+    told = Typed(file, change, runs, tracking)
     try:
         done = api.run(
             file, change=change, only=only or (), limit=limit, again=again, runs=runs, tracking=tracking, view=board
         )
+    except KeyboardInterrupt:  # before the first cell began
+        stopped(told)
     finally:
         board.close()
     show(done.report)
     if done.untracked:
         console.print(f"[yellow]{escape(done.untracked)}[/yellow]", soft_wrap=True)
-    next_steps(file, done.complete, change)
     if not done.complete:
-        raise typer.Exit(130)
+        stopped(told)
+    console.print(f"\nNext:\n    {told.with_verb('ui')}    # every curve and run in the browser", soft_wrap=True)
+    console.print(f"    {told.with_verb('report')}    # this table again; --markdown, --csv", soft_wrap=True)
     if any(row.unfinished.get("failed") for row in done.report.rows):
         raise typer.Exit(1)
+
+
+class Typed(NamedTuple):
+    """What was typed, so that the next command can be told whole."""
+
+    file: Path
+    change: list[str]
+    runs: Path
+    tracking: str | None = None
+
+    def with_verb(self, verb: str) -> str:
+        """hqlt --with my_rule.py ui FILE --set ... --runs ..."""
+        outside = [word for file in included() for word in ("--with", os.path.relpath(file))]
+        words = [word for one in self.change for word in ("--set", one)]
+        words += ["--runs", str(self.runs)] if self.runs != Path("runs") else []
+        words += ["--tracking", self.tracking] if self.tracking and verb in ("run", "ui") else []
+        return shlex.join(["hqlt", *outside, verb, str(self.file), *words])
+
+
+def stopped(told: Typed) -> NoReturn:
+    """The end of a run that somebody ended."""
+    console.print(f"\nStopped. Nothing is lost; go on with\n    {told.with_verb('run')}", soft_wrap=True)
+    raise typer.Exit(130)
 
 
 def show(report: "Report") -> None:
     """The table, what to be careful about, and the answer."""
     console.print()
-    console.print(report.terminal())
+    whole(report.terminal())
     for warning in report.warnings:
         console.print(f"[yellow]{escape(warning)}[/yellow]", soft_wrap=True)
     console.print(f"\n[bold]{escape(report.answer)}[/bold]", soft_wrap=True)
 
 
-def next_steps(file: Path, complete: bool, change: list[str]) -> None:
-    """What to type next."""
-    words = "".join(f" --set {one}" for one in change)
-    if not complete:
-        console.print(f"\nStopped. Nothing is lost; go on with\n    hqlt run {file}{words}", soft_wrap=True)
-        return
-    console.print(f"\nNext:\n    hqlt ui {file}{words}        # every curve and run in the browser", soft_wrap=True)
-    console.print(f"    hqlt report {file}{words}    # this table again; --markdown, --csv", soft_wrap=True)
+def whole(table: Table) -> None:
+    """Print a table as wide as it is: a terminal may break its lines, but nothing is cut off."""
+    needed = console.measure(table, options=console.options.update(width=400)).minimum
+    Console(width=max(console.width if console.is_terminal else 120, needed)).print(table)
 
 
 def status(
@@ -100,6 +126,8 @@ def status(
         print(json.dumps([asdict(record) for record in found.records], indent=1, default=str))
         return
     table = Table("cell", "key", "state", "tries", "step", "time", "", box=None, pad_edge=False)
+    for column in table.columns[:-1]:
+        column.no_wrap = True
     for record in found.records:
         told = record.why or "  ".join(
             f"{name} {record.metrics[name]:.4g}" for name in found.report if name in record.metrics
@@ -107,7 +135,7 @@ def status(
         took = in_time(record.seconds) if record.seconds else ""
         numbers = (str(record.attempts or ""), str(record.step or ""), took)
         table.add_row(escape(title_of(record)), record.key, record.state, *numbers, escape(told))
-    console.print(table)
+    whole(table)
     states = Counter(record.state for record in found.records)
     told = ", ".join(f"{count} {state}" for state, count in states.items())
     console.print(f"{told}. {'Somebody is at work on it.' if found.busy else 'Nobody is at work on it.'}")
@@ -163,7 +191,8 @@ def forget(
     if not yes:
         typer.confirm(f"Set aside {len(tried)} cells, from {title_of(tried[0])} to {title_of(tried[-1])}?", abort=True)
     forgotten = api.forget(file, change=change or (), only=only or (), runs=runs)
-    console.print(f"{len(forgotten)} cells are superseded. Train them anew with\n    hqlt run {file}", soft_wrap=True)
+    anew = Typed(file, change or [], runs).with_verb("run")
+    console.print(f"{len(forgotten)} cells are superseded. Train them anew with\n    {anew}", soft_wrap=True)
 
 
 def ui(

@@ -123,6 +123,12 @@ class MeasureConfig:
     solved: float | None = None
     """The first reported metric counts as solved from here on; null: nothing is called solved."""
 
+    def way(self, metric: str) -> Literal["maximize", "minimize"]:
+        """Which way a reported metric is better: losses are small, accuracies large, whatever is selected on."""
+        if metric.endswith(("loss", "perplexity")):
+            return "minimize"
+        return "maximize" if metric.split("/")[1:2] and "accuracy" in metric else self.direction
+
     def __post_init__(self) -> None:
         if self.select.startswith("test/"):
             raise ConfigError(

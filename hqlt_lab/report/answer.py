@@ -31,7 +31,7 @@ def answer(experiment: Experiment, rows: Sequence[Row], records: Sequence[Record
 
 def in_order(rows: Sequence[Row], measure: MeasureConfig) -> list[Row]:
     """The best first; of equals the first in the file."""
-    sign = -1 if measure.direction == "maximize" else 1
+    sign = -1 if measure.way(reported(measure)[0]) == "maximize" else 1
     return sorted(rows, key=lambda row: sign * value_of(row, measure))
 
 
@@ -84,7 +84,7 @@ def who_solves(ranked: Sequence[Row], solvers: Sequence[Row], measure: MeasureCo
     fractions = {row.title: "{} of {}".format(*(summary_of(row, measure).solved or (0, 0))) for row in ranked}
     told = {fractions[row.title] for row in solvers}
     seeds = f"{told.pop()} seeds" if len(told) == 1 else "all seeds"
-    bound = "at least" if measure.direction == "maximize" else "at most"
+    bound = "at least" if measure.way(reported(measure)[0]) == "maximize" else "at most"
     names = joined([row.title for row in solvers], MANY)
     verb = "solves" if len(solvers) == 1 else "solve"
     others = [f"{row.title} ({fractions[row.title]})" for row in ranked if row not in solvers]

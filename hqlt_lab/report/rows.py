@@ -98,7 +98,7 @@ def summaries(records: Sequence[Record], measure: MeasureConfig) -> dict[str, Su
         told = [record.metrics.get(metric, math.nan) for record in records if record.state == "done"]
         values = [value for value in told if math.isfinite(value)]
         threshold = measure.solved if metric == reported(measure)[0] else None
-        summary = summarise(values, measure.direction, threshold, lost=settled - len(values))
+        summary = summarise(values, measure.way(metric), threshold, lost=settled - len(values))
         if summary is not None:
             made[metric] = summary
     return made

@@ -95,10 +95,13 @@ def unfinished(row: Row) -> str:
 def notes(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
     """What was measured, and how points were chosen."""
     measure = experiment.measure
-    larger = measure.direction == "maximize"
-    told = [f"{', '.join(reported(measure))}: {'larger' if larger else 'smaller'} is better."]
+    larger = [metric for metric in reported(measure) if measure.way(metric) == "maximize"]
+    smaller = [metric for metric in reported(measure) if metric not in larger]
+    told = [
+        f"{', '.join(names)}: {word} is better." for names, word in ((larger, "larger"), (smaller, "smaller")) if names
+    ]
     if measure.solved is not None:
-        bound = "at least" if larger else "at most"
+        bound = "at least" if reported(measure)[0] in larger else "at most"
         told.append(f"A seed solves the task with {reported(measure)[0]} of {bound} {shown(measure.solved)}.")
     budgets = {(row.points, row.cells) for row in rows if not row.quoted}
     if experiment.tune and len(budgets) == 1:

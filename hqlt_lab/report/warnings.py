@@ -12,7 +12,7 @@ from hqlt_lab.experiment.plan import points
 from hqlt_lab.experiment.tune import Range
 from hqlt_lab.report.curves import curve, late_fall
 from hqlt_lab.report.rows import Row
-from hqlt_lab.report.words import counted, shown
+from hqlt_lab.report.words import counted, joined, shown
 from hqlt_lab.study.record import Record, State
 
 EDGE = 0.05  # of a searched range, at either end
@@ -29,6 +29,7 @@ def warnings_of(experiment: Experiment, rows: Sequence[Row], records: Sequence[R
         *still_falling(arms),
         *longer_than_trained(experiment, arms),
         *other_code(records),
+        *changed_since(records),
         *lost(records),
         *experiment.warnings,
     ]
@@ -120,6 +121,21 @@ def other_code(records: Sequence[Record]) -> list[str]:
                 f"({cells} cells). `hqlt forget` drops the old ones, `hqlt run --again` makes them anew."
             )
     return found
+
+
+def changed_since(records: Sequence[Record]) -> list[str]:
+    """Results of code that is not there any more."""
+    arms = dict.fromkeys(record.arm.split(", ")[0] for record in records if record.changed)
+    names = dict.fromkeys(name for record in records for name in record.changed)
+    if not names:
+        return []
+    cells = counted(sum(bool(record.changed) for record in records), "finished cell")
+    sources = joined(["the lab's own code" if name == "lab" else name for name in names], 6)
+    sources = sources[0].upper() + sources[1:]
+    anew = f"`hqlt run FILE --again --only {','.join(f'arm={arm}' for arm in arms)}`"
+    return [
+        f"{sources} changed since {cells} {'was' if cells.startswith('1 ') else 'were'} trained; {anew} trains anew."
+    ]
 
 
 def lost(records: Sequence[Record]) -> list[str]:

@@ -65,7 +65,9 @@ class Agenda:
         measure = self.experiment.measure
         for arm in self.experiment.arms:
             told = [key_of(self.first[arm.title]), measure.select, measure.direction]
-            names[arm.title] = f"{arm.title} #{digest([told, sorted(map(repr, self.search.items()))])[:8]}"
+            sign = f"#{digest([told, sorted(map(repr, self.search.items()))])[:8]}"
+            renamed = (name for name in self.ledger.studies if name.endswith(sign))
+            names[arm.title] = next(renamed, f"{arm.title} {sign}")
         return names
 
     def places(self) -> list[Place]:
@@ -118,7 +120,7 @@ class Agenda:
 
     def search_key(self, arm: Arm, number: int, seed: int) -> str:
         """A searched cell is named by its number, so that the budget is spent exactly once."""
-        return digest([self.studies[arm.title], number, seed])
+        return digest([self.studies[arm.title].rpartition("#")[2], number, seed])
 
     def point(self, place: Place) -> Mapping[str, Any] | None:
         """The tuned values of a cell; of a searched one, as soon as any of its point's seeds was begun."""
@@ -179,6 +181,7 @@ class Agenda:
             attempts=len(tries),
             why=end.get("why", ""),
             code=tries[-1].cell["code"] if tries else {},
+            changed=self.changed(place, tries[-1]) if state == "done" else (),
             folder=folder,
             run=sent.run if tries and (sent := read_sent(folder)) else None,
             **outcome,
@@ -194,6 +197,11 @@ class Agenda:
         if status == "failed" and self.spent(place, tries):
             return "failed"
         return "waiting"
+
+    def changed(self, place: Place, attempt: Attempt) -> tuple[str, ...]:
+        """Which sources are others today than when a cell was trained."""
+        now = code_of(self.example(place))
+        return tuple(name for name, source in attempt.cell["code"].items() if now.get(name, source) != source)
 
     def spent(self, place: Place, tries: list[Attempt]) -> bool:
         """Whether a failed cell has no attempt left."""

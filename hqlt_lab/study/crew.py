@@ -7,9 +7,10 @@ instead of ten seconds.  Nothing in it touches a GPU: each worker sees those of 
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from fractions import Fraction
 from multiprocessing import forkserver
 from multiprocessing.connection import wait
@@ -30,7 +31,21 @@ LOST = (EOFError, OSError)
 def warm_up() -> None:
     """Let the server import its libraries, while others prepare what it will be asked for."""
     forkserver.set_forkserver_preload(["hqlt_lab.study.warm"])
-    forkserver.ensure_running()
+    with ctrl_c_ignored():  # which the server inherits: in a terminal it would die of it while it imports
+        forkserver.ensure_running()
+
+
+@contextmanager
+def ctrl_c_ignored() -> Iterator[None]:
+    """For the moment in which a process is started, where this is the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class Crew:
@@ -83,7 +98,12 @@ class Crew:
         warm_up()
         ours, theirs = self.context.Pipe()
         process = self.context.Process(target=worker.main, args=(theirs, self.threads), daemon=True)
-        process.start()
+        try:
+            process.start()
+        except LOST as error:
+            raise TrainingError(
+                "The server from which workers are made has died. Run the same command again."
+            ) from error
         theirs.close()
         self.members.append(Member(process, ours))
         return self.members[-1]
@@ -126,13 +146,14 @@ class Crew:
         why = member.fate or cause(member.process.exitcode)
         if self.stillborn >= STILLBORN:
             raise TrainingError(
-                f"{self.stillborn} workers died before they could begin ({why}) If this is a script, put what it does "
+                f"{self.stillborn} workers died before they could begin. {why} If this is a script, put what it does "
                 "under `if __name__ == '__main__':`, because workers import it."
             )
         if member.key is not None:
             key = member.key
             self.release(member)
-            yield Event(key, "lost", {"why": why})
+            # a worker that never spoke did not come to its cell, which is not to blame
+            yield Event(key, "lost" if member.spoke else "interrupted", {"why": why})
 
     def release(self, member: Member) -> None:
         """The cell is over: its share of the machine is free again."""

@@ -35,6 +35,7 @@ class Attempt:
     key: str
     cell: Mapping[str, Any]  # arm, seed, point, generation, code: written when it began
     end: Mapping[str, Any] = field(default_factory=dict)  # status, why, and the outcome; empty while it runs
+    since: float = 0.0  # when it began
 
     @property
     def status(self) -> str:
@@ -51,7 +52,7 @@ class Ledger:
     def __init__(
         self, store: Store, direction: Literal["maximize", "minimize"] = "maximize", pruner: Any = None
     ) -> None:
-        self.store, self.direction, self.pruner = store, direction, pruner
+        self.store, self.direction, self.pruner = store, direction, pruner or optuna.pruners.NopPruner()
         self.studies: dict[str, optuna.Study] = {}
         self.trials: dict[Attempt, optuna.Trial] = {}  # those under way
         self.attempts: dict[str, dict[tuple[str, int], Attempt]] = {}  # by key, oldest first
@@ -61,23 +62,22 @@ class Ledger:
             self.load(name)
 
     def load(self, name: str) -> None:
-        """Read what a study holds."""
-        study = self.study(name)
+        """Read what a study holds.  Reading writes nothing: it needs no lock, and cannot harm a torn journal."""
+        study = self.studies[name] = optuna.load_study(study_name=name, storage=self.storage, pruner=self.pruner)
         for key, generation in study.user_attrs.get("generations", {}).items():
             self.generations[key] = max(generation, self.generations.get(key, 0))
         for trial in study.get_trials(deepcopy=False):
             if "cell" in trial.user_attrs:
                 cell = trial.user_attrs["cell"]
-                self.note(Attempt(name, trial.number, cell["key"], cell, end_of(trial)))
+                self.note(Attempt(name, trial.number, cell["key"], cell, end_of(trial), began(trial)))
 
     def study(self, name: str) -> optuna.Study:
         """A study by its name, made if it is not there yet."""
         if self.storage is None:
             self.storage = self.store.storage()
         if name not in self.studies:
-            pruner = self.pruner or optuna.pruners.NopPruner()
             self.studies[name] = optuna.create_study(
-                study_name=name, storage=self.storage, direction=self.direction, pruner=pruner, load_if_exists=True
+                study_name=name, storage=self.storage, direction=self.direction, pruner=self.pruner
             )
         return self.studies[name]
 
@@ -88,7 +88,8 @@ class Ledger:
     def of(self, key: str, generation: int | None = None) -> list[Attempt]:
         """The attempts at a cell that still count, or those of another generation, oldest first."""
         generation = self.generations.get(key, 0) if generation is None else generation
-        return [one for one in self.attempts.get(key, {}).values() if one.generation == generation]
+        tries = [one for one in self.attempts.get(key, {}).values() if one.generation == generation]
+        return sorted(tries, key=lambda one: one.since)  # an arm that was renamed has attempts in several studies
 
     def recover(self) -> None:
         """Close what a dead coordinator left open.  Nobody trains now: we own the store."""
@@ -113,7 +114,7 @@ class Ledger:
         """Write down which cell the trial is an attempt at."""
         told = {**cell, "values": trial.params, "generation": self.generations.get(cell["key"], 0)}
         trial.set_user_attr("cell", told)
-        attempt = Attempt(study, trial.number, cell["key"], told)
+        attempt = Attempt(study, trial.number, cell["key"], told, since=began(trial))
         self.trials[attempt] = trial
         self.note(attempt)
         return attempt
@@ -144,6 +145,11 @@ class Ledger:
         for name, raised in by_study.items():
             study = self.study(name)
             study.set_user_attr("generations", study.user_attrs.get("generations", {}) | raised)
+
+
+def began(trial: optuna.Trial | optuna.trial.FrozenTrial) -> float:
+    """When a trial was asked for, in seconds."""
+    return trial.datetime_start.timestamp() if trial.datetime_start else 0.0
 
 
 def end_of(trial: optuna.trial.FrozenTrial) -> Mapping[str, Any]:

@@ -32,10 +32,12 @@ class Pace:
         one = self.running[key]
         one.first, one.step = step if one.first is None else one.first, step
 
-    def end(self, key: str, now: float | None = None) -> None:
+    def end(self, key: str, now: float | None = None) -> int:
+        """The cell's attempt is over; how many steps it did not take."""
         one = self.running.pop(key)
         self.taken += one.step - (one.first or 0)
         self.spent += (time.monotonic() if now is None else now) - one.since
+        return one.steps - one.step
 
     def remaining(self, now: float | None = None) -> float | None:
         """Seconds until everything is done, or None before there is anything to go by."""

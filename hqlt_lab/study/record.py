@@ -28,5 +28,6 @@ class Record:
     tokens_per_second: float = 0.0
     parameters: int = 0
     code: Mapping[str, str] = field(default_factory=dict)  # source hashes: "lab", and each part as "kind name"
+    changed: tuple[str, ...] = ()  # which of these sources are others today
     folder: Path = Path()  # its checkpoint, curves and log
     run: str | None = None  # its MLflow run

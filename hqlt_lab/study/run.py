@@ -14,6 +14,7 @@ from hqlt_lab.experiment.plan import fits, select, wishes, words
 from hqlt_lab.registry import build
 from hqlt_lab.study.agenda import Agenda, Place
 from hqlt_lab.study.coordinator import Coordinator, Tracker, card_of
+from hqlt_lab.study.crew import Crew
 from hqlt_lab.study.ledger import Ledger
 from hqlt_lab.study.record import SETTLED, Record
 from hqlt_lab.study.store import Store
@@ -79,23 +80,38 @@ def cards(agenda: Agenda) -> list[CellCard]:
     return [card_of(cells[record.key], record) for record in [*agenda.superseded(), *tried]]
 
 
-def train(experiment: Experiment, store: Store, choice: Choice, view: View, tracker: Tracker) -> tuple[Agenda, bool]:
-    """Train what waits; the caller owns the store.  Returns how the cells stand, and whether it came to the end."""
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A study that is about to be trained: nothing can be wrong with what was asked any more."""
+
+    agenda: Agenda
+    wish: Callable[[Place], bool]
+    waiting: list[Place]  # those that will be trained now, as far as they are known
+    crew: Crew
+
+
+def prepare(experiment: Experiment, store: Store, choice: Choice) -> Prepared:
+    """Open the ledger, close what a dead coordinator left open, choose; the caller owns the store."""
     agenda = open_agenda(experiment, store)
+    wish, launcher = wanted(experiment, agenda, choice.only), build("launcher", experiment.launcher)
     agenda.ledger.recover()
-    wish = wanted(experiment, agenda, choice.only)
     if choice.again:
         set_aside(agenda, wish)
+    waiting = [place for place in agenda.places() if wish(place) and agenda.record(place).state == "waiting"]
+    waiting = waiting[: choice.limit]
+    return Prepared(
+        agenda=agenda, wish=wish, waiting=waiting, crew=launcher.crew([agenda.example(place) for place in waiting])
+    )
+
+
+def train(study: Prepared, limit: int | None, view: View, tracker: Tracker) -> bool:
+    """Train what waits; whether it came to the end."""
+    agenda, crew = study.agenda, study.crew
     for card in cards(agenda):
         tracker.tell(card)
-    states = {place.key: agenda.record(place).state for place in agenda.places()}
-    waiting = [place for place in agenda.places() if states[place.key] == "waiting" and wish(place)][: choice.limit]
-    cells = [agenda.example(place) for place in waiting]
-    crew = build("launcher", experiment.launcher).crew(cells)
-    steps = {place.key: cell.train.steps for place, cell in zip(waiting, cells, strict=True)}
-    view.begin(steps, sum(state in SETTLED for state in states.values()), agenda.total, crew.workers)
+    steps = {place.key: agenda.example(place).train.steps for place in study.waiting}
+    view.begin(steps, sum(record.state in SETTLED for record in agenda.records()), agenda.total, crew.workers)
     try:
-        finished = Coordinator(agenda, crew, tracker, view, wish, choice.limit).work() if cells else True
+        return Coordinator(agenda, crew, tracker, view, study.wish, limit).work() if study.waiting else True
     finally:
         crew.close()
-    return agenda, finished

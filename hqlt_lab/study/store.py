@@ -20,8 +20,8 @@ from hqlt_lab.errors import StoreError
 class Store:
     """The folder of one study."""
 
-    def __init__(self, root: Path, name: str) -> None:
-        self.root, self.name = root.resolve(), name
+    def __init__(self, root: str | Path, name: str) -> None:
+        self.root, self.name = Path(root).resolve(), name
         self.folder = self.root / "studies" / name
         self.journal = self.folder / "cells.journal"
         self.lock_file = self.folder / "coordinator.lock"
@@ -33,16 +33,17 @@ class Store:
     @contextmanager
     def owned(self) -> Iterator[None]:
         """Be the only one who writes here, or say who is."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(self.lock_file, os.O_CREAT | os.O_RDWR)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            handle = os.open(self.lock_file, os.O_CREAT | os.O_RDWR)
+        except OSError as error:
+            raise StoreError(f"{self.folder}: nothing can be written here ({error.strerror}).") from error
+        if not locked(handle):
             os.close(handle)
             raise StoreError(
                 f"{self.folder}: another program is at work on this study ({self.owner()}). "
                 f"Wait for it, or stop it with Ctrl-C; `hqlt status` shows how far it is."
-            ) from error
+            )
         try:
             os.ftruncate(handle, 0)
             os.pwrite(handle, f"process {os.getpid()}, since {time.strftime('%Y-%m-%d %H:%M:%S')}".encode(), 0)
@@ -73,7 +74,24 @@ class Store:
         from optuna.storages.journal import JournalFileBackend
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        return JournalStorage(JournalFileBackend(str(self.journal)))
+        try:
+            return JournalStorage(JournalFileBackend(str(self.journal)))
+        except ValueError as error:  # a line that is no JSON, in the middle: `mend` cuts off the last one
+            raise StoreError(
+                f"{self.journal}: a line of it is damaged ({error}). Move the file away and run the study again: "
+                "cells that are done are taken from their folders, the others go on from their checkpoints."
+            ) from error
+
+
+def locked(handle: int) -> bool:
+    """Whether we got the lock; someone who only looks whether it is free holds it for an instant."""
+    for _ in range(20):
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            time.sleep(0.05)
+    return False
 
 
 def mend(journal: Path) -> None:

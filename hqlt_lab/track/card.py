@@ -61,7 +61,7 @@ def study_card(experiment: Experiment, folder: Path, config: str, provenance: Ma
         axes=[short(path, paths) for path in paths],
         select=experiment.measure.select,
         report=list(experiment.measure.report),
-        direction=experiment.measure.direction,
+        direction=experiment.measure.way((*experiment.measure.report, experiment.measure.select)[0]),
         config=config,
         provenance=provenance,
     )

@@ -2,8 +2,6 @@
 
 import math
 
-import pytest
-
 from hqlt_lab.report.rows import rows_of
 
 TEST = "test/normalised_accuracy"
@@ -101,10 +99,13 @@ def test_size_speed_and_steps_are_those_of_the_finished_seeds(asked, cell):
     assert made.steps == (120, 300) and made.tokens_per_second == 30.0 and made.parameters == 77
 
 
-@pytest.mark.parametrize("direction, best", [("maximize", 30.0), ("minimize", 10.0)])
-def test_the_direction_decides_what_is_best(asked, cell, direction, best):
-    records = [cell("delta", 0, 10.0), cell("delta", 1, 30.0)]
-    assert row(asked(f"measure: {{direction: {direction}}}\n"), records).summaries[TEST].best == best
+def test_each_metric_knows_what_is_best(asked, cell):
+    records = [cell("delta", n, 10.0, metrics={TEST: 10.0 + n, "test/loss": 0.5 + n}) for n in range(2)]
+    experiment = asked(
+        "measure: {select: valid/loss, direction: minimize, report: [test/loss, test/normalised_accuracy]}\n"
+    )
+    summaries = row(experiment, records).summaries
+    assert (summaries[TEST].best, summaries["test/loss"].best) == (11.0, 0.5)
 
 
 def test_only_the_first_metric_can_be_solved(asked, cell):

@@ -10,7 +10,7 @@ from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.experiment.experiment import Experiment, load
 from hqlt_lab.registry import include, temporarily
 from hqlt_lab.study.record import Record
-from hqlt_lab.study.run import Choice, open_agenda, train
+from hqlt_lab.study.run import Choice, open_agenda, prepare, train
 from hqlt_lab.study.store import Store
 from hqlt_lab.study.view import View
 
@@ -66,7 +66,7 @@ class Lab:
         """Train what waits."""
         watcher, store = Watcher(), Store(self.runs, experiment.name)
         with store.owned():
-            train(experiment, store, Choice(**choice), watcher, Nobody())
+            train(prepare(experiment, store, Choice(**choice)), choice.get("limit"), watcher, Nobody())
         return watcher
 
     def records(self, experiment: Experiment) -> list[Record]:

@@ -5,6 +5,8 @@ Every test runs `hqlt run` as a user would, and compares with a run that nobody 
 
 import os
 import random
+import re
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -181,7 +183,10 @@ def test_ctrl_c_saves_and_says_how_to_go_on(place, undisturbed):
     os.killpg(process.pid, signal.SIGINT)  # a terminal tells the whole group
     told, _ = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "Stopped. Nothing is lost; go on with\n    hqlt run study.yaml" in told
+    again = re.search(
+        "Stopped. Nothing is lost; go on with\n    hqlt (--with .*faulty.py run study.yaml --set .*)\n", told
+    )
+    assert again and shlex.split(again[1])[2:] == place.command[3:]
     assert nobody_left(family)
     checkpoints = list(place.study.glob("cells/*/last.ckpt"))
     assert checkpoints

@@ -6,6 +6,7 @@ import time
 import optuna
 import pytest
 
+from hqlt_lab.errors import StoreError
 from hqlt_lab.study.ledger import Ledger
 from hqlt_lab.study.store import Store, mend
 
@@ -108,3 +109,44 @@ def test_looking_at_a_study_that_was_never_run_makes_nothing(store):
     assert Ledger(store).of("k") == []
     assert not store.busy()
     assert not store.folder.exists()
+
+
+def test_reading_writes_nothing_and_a_torn_line_does_not_disturb_it(store):
+    with store.owned():
+        ledger, attempt = begun(store)
+        ledger.finish(attempt, "done", 1.0)
+    whole = store.journal.read_bytes()
+    assert [one.status for one in Ledger(store).of("k")] == ["done"]
+    assert store.journal.read_bytes() == whole
+    store.journal.write_bytes(whole[:-20])
+    assert [one.status for one in Ledger(store).of("k")] == ["running"]  # the last line told that it was over
+    assert store.journal.read_bytes() == whole[:-20]
+    with store.owned():
+        after = Ledger(store)
+        after.recover()
+        assert [one.status for one in after.of("k")] == ["interrupted"]
+
+
+def test_a_line_damaged_in_the_middle_is_told_with_what_to_do(store):
+    with store.owned():
+        begun(store)
+    lines = store.journal.read_bytes().splitlines(keepends=True)
+    store.journal.write_bytes(lines[0] + b'{"op_code": 5, "work\n' + b"".join(lines[1:]))
+    with pytest.raises(StoreError, match=r"cells.journal: a line of it is damaged .* Move the file away and run"):
+        Ledger(store)
+
+
+def test_attempts_are_in_the_order_of_time_whatever_study_holds_them(store):
+    with store.owned():
+        ledger = Ledger(store)
+        for study, status in (("old", "interrupted"), ("new", "interrupted"), ("old", "done")):
+            ledger.finish(ledger.begin(study, ledger.ask(study, {}), CELL), status, 1.0)
+            time.sleep(0.002)
+        for seen in (ledger, Ledger(store)):
+            assert [one.status for one in seen.of("k")] == ["interrupted", "interrupted", "done"]
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path):
+    (tmp_path / "studies").write_text("a file where a folder is needed")
+    with pytest.raises(StoreError, match="nothing can be written here"), Store(tmp_path, "study").owned():
+        pass

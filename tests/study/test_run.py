@@ -1,12 +1,18 @@
 """Each cell is trained once, whatever goes wrong around it."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
 from hqlt_lab.errors import ConfigError, StoreError
+from hqlt_lab.registry import include, temporarily
 from hqlt_lab.study.run import open_agenda
 from hqlt_lab.study.store import Store
+from hqlt_lab.track.provenance import of_source, parts_of
+
+from .conftest import FAULTY
 
 ARMS = """
 arms: {sum: {}, vector: {model.mixer: vector}}
@@ -172,3 +178,29 @@ def test_sixty_cells_and_four_workers_are_sixty_results(lab):
     assert len(watcher.starts) == len(set(watcher.starts)) == 60
     assert lab.states(experiment) == {"done": 60}
     assert len({record.folder for record in lab.records(experiment)}) == 60
+
+
+def test_a_script_that_workers_cannot_import_is_told_and_costs_no_cell_an_attempt(lab):
+    experiment = lab.experiment("seeds: 1")
+    script = f"import hqlt_lab as lab; lab.run({str(lab.folder / 'tiny.yaml')!r}, runs={str(lab.runs)!r})"
+    (lab.folder / "script.py").write_text(script)
+    told = subprocess.run([sys.executable, lab.folder / "script.py"], capture_output=True, text=True)
+    assert "put what it does under `if __name__ == '__main__':`" in told.stderr
+    assert lab.states(experiment) == {"waiting": 1}
+
+
+def test_a_part_that_changed_since_is_told(lab, tmp_path):
+    part = tmp_path / "my_mixer.py"
+    part.write_text(FAULTY.read_text())
+    with temporarily():
+        include(part)
+        experiment = lab.experiment("arms: {mine: {model.mixer: faulty}, sum: {}}\nseeds: 1")
+        lab.run(experiment)
+        assert not any(record.changed for record in lab.records(experiment))
+        part.write_text(FAULTY.read_text() + "# mended\n")
+        of_source.cache_clear()
+        parts_of.cache_clear()
+        assert {record.arm: record.changed for record in lab.records(experiment)} == {
+            "mine": ("mixer faulty",),
+            "sum": (),
+        }

@@ -57,6 +57,13 @@ def test_more_trials_are_added_to_those_that_were_made(lab):
     assert len(searched) == 2 * 2
 
 
+def test_a_renamed_arm_keeps_its_search(lab):
+    lab.run(lab.experiment(SEARCH))
+    renamed = lab.experiment(SEARCH.replace("{sum: {}", "{plain: {}"))
+    assert lab.run(renamed).starts == []
+    assert {record.arm for record in lab.records(renamed)} == {"plain", "vector"}
+
+
 def test_lists_are_searched_along_with_a_range():
     tune = {"model.mixer": ["sum", {"name": "vector"}], "train.lr": Range(low=0.1, high=1.0, trials=7)}
     assert length(tune) == 7

@@ -27,7 +27,7 @@ class Local:
     """How often a cell that failed is tried again."""
 
     def __post_init__(self) -> None:
-        if wrong := too_small(self, {"workers": 1, "threads": 1, "gpus": 0, "time_limit": 0, "retries": 0}):
+        if wrong := too_small(self, {"workers": 1, "threads": 1, "gpus": 0, "time_limit": 1, "retries": 0}):
             raise ConfigError("\n".join(wrong))
 
     def crew(self, cells: list[Cell]) -> Crew:
