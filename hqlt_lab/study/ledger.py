@@ -63,6 +63,7 @@ class Ledger:
 
     def load(self, name: str) -> None:
         """Read what a study holds.  Reading writes nothing: it needs no lock, and cannot harm a torn journal."""
+        assert self.storage is not None
         study = self.studies[name] = optuna.load_study(study_name=name, storage=self.storage, pruner=self.pruner)
         for key, generation in study.user_attrs.get("generations", {}).items():
             self.generations[key] = max(generation, self.generations.get(key, 0))

@@ -57,7 +57,7 @@ def wanted(experiment: Experiment, agenda: Agenda, only: Sequence[str]) -> Calla
     return lambda place: fits(agenda.words(place), wish)
 
 
-def forget(experiment: Experiment, root: Path, only: Sequence[str]) -> list[Record]:
+def forget(experiment: Experiment, root: str | Path, only: Sequence[str]) -> list[Record]:
     """Mark what is known of these cells as superseded; what they were is returned."""
     store = Store(root, experiment.name)
     with store.owned():

@@ -31,6 +31,7 @@ from hqlt_lab.registry import hand_on
 from hqlt_lab.track.spool import Spool
 
 LOG = "log.txt"
+GLANCE = 0.25  # seconds: what is watched need not be told more often; the folder gets every point
 Message = tuple[str, dict[str, Any]]
 
 
@@ -83,11 +84,14 @@ def attempt(order: dict[str, Any], pipe: Connection, ear: Ear) -> Message:
     folder.mkdir(parents=True, exist_ok=True)
     if order["gpus"]:
         os.environ["CUDA_VISIBLE_DEVICES"] = order["gpus"]
-    spool = Spool(folder)
+    spool, told = Spool(folder), 0.0
 
     def record(step: int, metrics: dict[str, float]) -> None:
+        nonlocal told
         spool.add(step, metrics)
-        pipe.send(("point", {"step": step, "metrics": metrics}))
+        if cell.measure.select in metrics or time.monotonic() - told > GLANCE:
+            pipe.send(("point", {"step": step, "metrics": metrics}))
+            told = time.monotonic()
         if ear.given_up.is_set():
             raise Pruned
 
