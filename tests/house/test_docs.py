@@ -52,12 +52,16 @@ def small_world(tmp_path_factory):
     folder = tmp_path_factory.mktemp("docs")
     shutil.copytree(ROOT / "experiments", folder / "experiments")
     file = folder / "experiments/first_run.yaml"
-    text = (
-        file.read_text()
-        .replace("eval_size: 512", "eval_size: 8")
-        .replace("test_length: [40, 256]", "test_length: [40, 48]")
-    )
-    file.write_text(re.sub("steps: 300, batch_size: 128", "steps: 2, batch_size: 2", text))
+    shrunk = {
+        r"steps: \d+, batch_size: \d+": "steps: 2, batch_size: 2",
+        r"eval_size: \d+": "eval_size: 8",
+        "40, 256": "40, 48",
+    }
+    text = file.read_text()
+    for found, instead in shrunk.items():
+        text, count = re.subn(found, instead, text)
+        assert count == 1, f"{found} is not in {file} any more"
+    file.write_text(text)
     return folder
 
 
