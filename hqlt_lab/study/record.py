@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-State = Literal["waiting", "running", "done", "failed", "diverged", "pruned", "superseded"]
+from hqlt_lab.track.card import State
+
 SETTLED = ("done", "failed", "diverged", "pruned")  # nothing more will come of it
 
 
