@@ -17,6 +17,8 @@ from typing import Any
 # Threads that wait for each other sleep.  By default they spin, and where two programs share the cores a step was
 # seen to take 30 times as long.  Read when torch is loaded; a value that is set already stays.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# Some virtual machines announce AMX and die of its first instruction, in a bfloat16 product; float32 has no use for it.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX10_1_512")
 
 if importlib.util.find_spec("hqlt_lab.registry") is None:
     raise ImportError(

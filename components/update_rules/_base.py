@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from hqlt_lab.ops.chunked import chunked
 from hqlt_lab.ops.recurrent import recall, recurrent
-from hqlt_lab.ops.steps import linear_step
+from hqlt_lab.ops.steps import Course, linear_step
 
 
 class UpdateRule(nn.Module):
@@ -39,16 +39,16 @@ class UpdateRule(nn.Module):
         raise NotImplementedError(f"{type(self).__name__} gives no gates.")
 
     def scan(
-        self, q: Tensor, k: Tensor, v: Tensor, gates: Any, state: Tensor | None, hold: int | None, real: Tensor | None
+        self, q: Tensor, k: Tensor, v: Tensor, gates: Any, state: Tensor | None, course: Course
     ) -> tuple[Tensor, Tensor]:
-        """Reads [B, H, T, V] and the state after the last token.  `hold` and `real` are those of `ops.recurrent`."""
+        """Reads [B, H, T, V] and the state after the last token.  `course`: see `ops.steps`."""
         raise NotImplementedError(f"{type(self).__name__} does not scan.")
 
     def reference(
-        self, q: Tensor, k: Tensor, v: Tensor, gates: Any, state: Tensor | None, hold: int | None, real: Tensor | None
+        self, q: Tensor, k: Tensor, v: Tensor, gates: Any, state: Tensor | None, course: Course
     ) -> tuple[Tensor, Tensor]:
         """The slow truth that `scan` must equal."""
-        return recurrent(q, k, v, gates, state, hold=hold, real=real, step=self.step, read=self.read)
+        return recurrent(q, k, v, gates, state, course, step=self.step, read=self.read)
 
     def step(self, state: Tensor, k: Tensor, v: Tensor, gates: Any) -> Tensor:
         """The memory after one write.  state [B, H, K, V], k [B, H, K], v [B, H, V], gates [B, H]."""
@@ -68,9 +68,9 @@ class LinearRule(UpdateRule):
         return linear_step(state, k, v, gates)
 
     def scan(
-        self, q: Tensor, k: Tensor, v: Tensor, gates: Any, state: Tensor | None, hold: int | None, real: Tensor | None
+        self, q: Tensor, k: Tensor, v: Tensor, gates: Any, state: Tensor | None, course: Course
     ) -> tuple[Tensor, Tensor]:
-        return chunked(q, k, v, gates, state, hold=hold, real=real)
+        return chunked(q, k, v, gates, state, course)
 
 
 class StepRule(UpdateRule):
@@ -79,6 +79,6 @@ class StepRule(UpdateRule):
     scanned_by = "recurrent"
 
     def scan(
-        self, q: Tensor, k: Tensor, v: Tensor, gates: Any, state: Tensor | None, hold: int | None, real: Tensor | None
+        self, q: Tensor, k: Tensor, v: Tensor, gates: Any, state: Tensor | None, course: Course
     ) -> tuple[Tensor, Tensor]:
-        return self.reference(q, k, v, gates, state, hold, real)
+        return self.reference(q, k, v, gates, state, course)

@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hqlt_lab.components.update_rules._base import LinearRule
-from hqlt_lab.ops.steps import Gates
+from hqlt_lab.ops.steps import Course, Gates
 from hqlt_lab.registry import register
 
 EPS = 1e-10
@@ -41,15 +41,15 @@ class LinearAttention(LinearRule):
         return Gates()
 
     def scan(
-        self, q: Tensor, k: Tensor, v: Tensor, gates: Any, state: Tensor | None, hold: int | None, real: Tensor | None
+        self, q: Tensor, k: Tensor, v: Tensor, gates: Any, state: Tensor | None, course: Course
     ) -> tuple[Tensor, Tensor]:
-        read, state = super().scan(q, k, self.with_count(v), gates, state, hold, real)
+        read, state = super().scan(q, k, self.with_count(v), gates, state, course)
         return self.normalised(read, q, k), state
 
     def reference(
-        self, q: Tensor, k: Tensor, v: Tensor, gates: Any, state: Tensor | None, hold: int | None, real: Tensor | None
+        self, q: Tensor, k: Tensor, v: Tensor, gates: Any, state: Tensor | None, course: Course
     ) -> tuple[Tensor, Tensor]:
-        read, state = super().reference(q, k, self.with_count(v), gates, state, hold, real)
+        read, state = super().reference(q, k, self.with_count(v), gates, state, course)
         return self.normalised(read, q, k), state
 
     def with_count(self, v: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from torch import Tensor
 from hqlt_lab.check.report import Broken
 from hqlt_lab.check.subject import WINDOW, Subject, noise, same
 from hqlt_lab.ops.chunked import CHUNK
-from hqlt_lab.ops.steps import Gates, each
+from hqlt_lab.ops.steps import PLAIN, Course, Gates, each
 from hqlt_lab.registry import build
 
 
@@ -24,7 +24,7 @@ def scan_is_the_reference(subject: Subject) -> None:
     for length, hold, some_unreal in cases:
         rule = build("update_rule", subject.spec, width=8, heads=2).double()
         inputs, real = example(rule, length, some_unreal)
-        fast, slow = (run(scan, inputs, hold, real) for scan in (rule.scan, rule.reference))
+        fast, slow = (run(scan, inputs, Course(hold, real)) for scan in (rule.scan, rule.reference))
         names = ("reads", "state", *(f"gradient of {name}" for name in inputs))
         for name, one, other in zip(names, fast, slow, strict=True):
             same(f"{length} tokens, hold {hold}: the {name}", one, other)
@@ -65,12 +65,12 @@ def example(rule: Any, length: int, some_unreal: bool) -> tuple[dict[str, Any], 
     v = noise(2, 2, length * rule.writes, 4, seed=4)
     with torch.no_grad():
         gates = rule.gates(x)
-        _, state = rule.reference(q, k, v, gates, None, None, None)
+        _, state = rule.reference(q, k, v, gates, None, PLAIN)
     real = noise(2, length, seed=5) > -0.5 if some_unreal else None
     return {"q": q, "k": k, "v": v, "gates": gates, "state": state}, real
 
 
-def run(scan: Any, inputs: dict[str, Any], hold: int | None, real: Tensor | None) -> list[Tensor]:
+def run(scan: Any, inputs: dict[str, Any], course: Course) -> list[Tensor]:
     """Reads, state, and the gradient of every input of one scan."""
     leaves: list[Tensor] = []
 
@@ -79,7 +79,7 @@ def run(scan: Any, inputs: dict[str, Any], hold: int | None, real: Tensor | None
         return leaves[-1]
 
     mine = {name: each(leaf, value) if name == "gates" else leaf(value) for name, value in inputs.items()}
-    reads, state = scan(*mine.values(), hold, real)
+    reads, state = scan(*mine.values(), course)
     loss = (reads * noise(*reads.shape, seed=6)).sum() + (state * noise(*state.shape, seed=7)).sum()
     gradients = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
     of_gates = torch.cat([grad.flatten() for grad in gradients[3:-1]] or [loss.new_zeros(1)])

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from hqlt_lab.model.state import Tokens, last
 from hqlt_lab.ops.schedule import Schedule
-from hqlt_lab.ops.steps import each, precise
+from hqlt_lab.ops.steps import Course, each, precise
 
 
 class Steps(NamedTuple):
@@ -55,19 +55,19 @@ def recall(
     steps, place = arrivals(schedule, last(q, length + again), seen, gates, rule.writes, count, again)
     steps = steps._replace(k=feature_map(precise(steps.k)))
     if hold is None:
-        read, state = rule.scan(*steps[:4], state, None, steps.real)
+        read, state = rule.scan(*steps[:4], state, Course(real=steps.real))
         return read.to(dtype), state
     end = place[:, -1:] + 1
     unfinished = place >= end // hold * hold  # a stretch waits for its last token; nobody reads it before
     real = ~unfinished if steps.real is None else steps.real & ~unfinished
     if not again:
-        read, state = rule.scan(*steps[:4], state, hold, real)
+        read, state = rule.scan(*steps[:4], state, Course(hold, real))
         return read.to(dtype), state
     waiting = place[:, again, None] % hold  # [B, 1] tokens of the stretch that were there before this call
     there = again - waiting + torch.arange(length + again, device=q.device)
     inside = there < length + again
     steps = steps._replace(real=real).moved(there.clamp(max=length + again - 1), inside)
-    read, state = rule.scan(*steps[:4], state, hold, steps.real)
+    read, state = rule.scan(*steps[:4], state, Course(hold, steps.real))
     return moved(read, waiting + torch.arange(length, device=q.device)).to(dtype), state
 
 

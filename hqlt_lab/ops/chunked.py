@@ -30,7 +30,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hqlt_lab.ops.steps import Gates, each, no_autocast, precise
+from hqlt_lab.ops.steps import PLAIN, Course, Gates, each, no_autocast, precise
 
 CHUNK = 64  # writes that are solved together
 
@@ -78,12 +78,12 @@ def chunked(
     v: Tensor,
     gates: Gates,
     state: Tensor | None = None,
+    course: Course = PLAIN,
     *,
-    hold: int | None = None,
-    real: Tensor | None = None,
     chunk: int = CHUNK,
 ) -> tuple[Tensor, Tensor]:
     """What `recurrent` does with `linear_step`, values and gradients; the arguments are the same."""
+    hold, real, starts = course
     with no_autocast(q):
         tokens, writes, dtype = q.shape[2], k.shape[2] // q.shape[2], q.dtype
         grid = Grid.over(tokens, hold, writes, chunk)
@@ -92,14 +92,19 @@ def chunked(
         gates = each(lambda gate: grid.lay(gate, writes), gates)
         # a keep of exactly 0 would be -inf, and the difference of two of them no number
         fade = None if gates.log_keep is None else gates.log_keep.double().clamp(min=-1e4).cumsum(-1)  # [B, H, N, L]
-        new, weight = _solve(k, v, gates, fade)
-        states, new, state = _carry(k, new, weight, fade, state)
+        document = None if starts is None else grid.lay(starts[:, None].long(), 1).cumsum(-1)  # [B, 1, N, size]
+        of_write = None if document is None else document.repeat_interleave(writes, -1)
+        new, weight = _solve(k, v, gates, fade, of_write)
+        states, new, state = _carry(k, new, weight, fade, of_write, state)
         if hold is not None and grid.stretch == min(hold, tokens):  # all of a stretch read the state before it
             held = states[:, :, :: grid.pieces].repeat_interleave(grid.pieces, 2)  # [B, H, N, K, V]
+            if document is not None:
+                first = document[:, :, :: grid.pieces, :1].repeat_interleave(grid.pieces, 2)
+                held = held * (first == 0)[..., None]
             return grid.lift(q @ held, tokens).to(dtype), state
         token = torch.arange(grid.size, device=q.device)
         before = (token + 1 if hold is None else token // hold * hold) * writes  # writes of the chunk that it sees
-        return grid.lift(_read(q, k, new, states, fade, before), tokens).to(dtype), state
+        return grid.lift(_read(q, k, new, states, fade, before, document, of_write), tokens).to(dtype), state
 
 
 def neutral_where_unreal(k: Tensor, gates: Gates, real: Tensor | None, writes: int) -> tuple[Tensor, Gates]:
@@ -111,7 +116,9 @@ def neutral_where_unreal(k: Tensor, gates: Gates, real: Tensor | None, writes: i
     return k * real[..., None], gates._replace(log_keep=log_keep)
 
 
-def _solve(k: Tensor, v: Tensor, gates: Gates, fade: Tensor | None) -> tuple[Tensor, Tensor | None]:
+def _solve(
+    k: Tensor, v: Tensor, gates: Gates, fade: Tensor | None, document: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
     """U [.., L, V] and W [.., L, K]: what a chunk writes is U - W S_0.  W is None where nothing is erased."""
     new = v if gates.write is None else v * gates.write[..., None]
     if gates.erase is None:
@@ -121,19 +128,31 @@ def _solve(k: Tensor, v: Tensor, gates: Gates, fade: Tensor | None) -> tuple[Ten
     if fade is not None:
         system = system * _left(fade, fade, torch.ones_like(system[0, 0, 0], dtype=torch.bool).tril()).to(k.dtype)
         erasing = erasing * fade.exp().to(k.dtype)[..., None]
+    if document is not None:
+        system = system * (document[..., :, None] == document[..., None, :])
+        erasing = erasing * (document == 0)[..., None]
     solved = torch.linalg.solve_triangular(system, torch.cat([new, erasing], -1), upper=False, unitriangular=True)
     new, weight = solved.split([v.shape[-1], k.shape[-1]], -1)
     return new, weight
 
 
 def _carry(
-    k: Tensor, new: Tensor, weight: Tensor | None, fade: Tensor | None, state: Tensor | None
+    k: Tensor,
+    new: Tensor,
+    weight: Tensor | None,
+    fade: Tensor | None,
+    document: Tensor | None,
+    state: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """From chunk to chunk: the states before each [B, H, N, K, V], what each wrote, and the state after the last."""
     if state is None:
         state = k.new_zeros(*k.shape[:2], k.shape[-1], new.shape[-1])
     keep = None if fade is None else fade[..., -1:, None].exp().to(k.dtype)  # of the state, over a chunk
     k = k if fade is None else k * (fade[..., -1:] - fade).exp().to(k.dtype)[..., None]
+    if document is not None:
+        k = k * (document == document[..., -1:])[..., None]
+        going_on = (document[..., -1:, None] == 0).to(k.dtype)
+        keep = going_on if keep is None else keep * going_on
     states, written = [], []
     for n in range(k.shape[2]):
         states.append(state)
@@ -142,10 +161,22 @@ def _carry(
     return torch.stack(states, 2), torch.stack(written, 2), state
 
 
-def _read(q: Tensor, k: Tensor, new: Tensor, states: Tensor, fade: Tensor | None, before: Tensor) -> Tensor:
+def _read(
+    q: Tensor,
+    k: Tensor,
+    new: Tensor,
+    states: Tensor,
+    fade: Tensor | None,
+    before: Tensor,
+    document: Tensor | None,
+    of_write: Tensor | None,
+) -> Tensor:
     """What each token reads after the first before[i] writes of its chunk.  [B, H, N, size, V]."""
     seen = torch.arange(k.shape[-2], device=k.device) < before[:, None]  # [size, L]
     scores = q @ k.mT
+    if document is not None and of_write is not None:
+        scores = scores * (document[..., :, None] == of_write[..., None, :])
+        q = q * (document == 0)[..., None]
     if fade is None:
         return q @ states + (scores * seen) @ new
     then = F.pad(fade, (1, 0))[..., before]  # [B, H, N, size]

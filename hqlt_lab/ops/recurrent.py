@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hqlt_lab.ops.steps import each, linear_step, no_autocast, precise
+from hqlt_lab.ops.steps import PLAIN, Course, each, linear_step, no_autocast, precise
 
 Step = Callable[[Tensor, Tensor, Tensor, Any], Tensor]
 Read = Callable[[Tensor, Tensor], Tensor]
@@ -28,17 +28,13 @@ def recurrent(
     v: Tensor,
     gates: Any,
     state: Tensor | None = None,
+    course: Course = PLAIN,
     *,
-    hold: int | None = None,
-    real: Tensor | None = None,
     step: Step = linear_step,
     read: Read = recall,
 ) -> tuple[Tensor, Tensor]:
-    """Write, then read, token by token.
-
-    `hold`: tokens of one stretch read the state as it was before the stretch.
-    `real` [B, T]: at a token that is not, nothing happens to the memory.
-    """
+    """Write, then read, token by token."""
+    hold, real, starts = course
     with no_autocast(q):
         dtype, writes = q.dtype, k.shape[2] // q.shape[2]
         q, k, v, gates = precise(q), precise(k), precise(v), each(precise, gates)
@@ -46,6 +42,8 @@ def recurrent(
             state = k.new_zeros(*k.shape[:2], k.shape[-1], v.shape[-1])
         held, reads = state, []
         for t in range(q.shape[2]):
+            if starts is not None:
+                state = state.masked_fill(starts[:, t, None, None, None], 0.0)
             if hold is not None and t % hold == 0:
                 held = state
             for i in range(t * writes, (t + 1) * writes):

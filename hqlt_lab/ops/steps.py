@@ -19,6 +19,17 @@ class Gates(NamedTuple):
     write: Tensor | None = None  #     omega            (None: 1, write at full strength)
 
 
+class Course(NamedTuple):
+    """How a text goes through a memory, besides token by token."""
+
+    hold: int | None = None  # length of the stretches whose tokens all read the state as it was before the stretch
+    real: Tensor | None = None  # [B or 1, T]: at a token that is not, nothing is written (None: all are)
+    starts: Tensor | None = None  # [B, T]: before such a token the memory is emptied; with `hold`, firsts of a stretch
+
+
+PLAIN = Course()
+
+
 def each(change: Callable[[Tensor], Tensor], gates: Any) -> Any:
     """The same change to every gate there is.  A nonlinear rule may bring a named tuple of its own."""
     return type(gates)(*(None if gate is None else change(gate) for gate in gates))

@@ -71,8 +71,8 @@ def test_a_rule_that_looks_ahead_fails_causality():
 def test_a_rule_whose_fast_form_fades_wrongly_fails_the_comparison():
     @register("update_rule", "hasty")
     class Hasty(GatedDelta):
-        def scan(self, q, k, v, gates, state, hold, real):
-            return super().scan(q, k, v, gates._replace(log_keep=gates.log_keep * 0.9), state, hold, real)
+        def scan(self, q, k, v, gates, state, course):
+            return super().scan(q, k, v, gates._replace(log_keep=gates.log_keep * 0.9), state, course)
 
     assert failed_lines("update_rule", "hasty") == {"scan is the reference"}
 
@@ -80,11 +80,11 @@ def test_a_rule_whose_fast_form_fades_wrongly_fails_the_comparison():
 def test_a_rule_that_forgets_between_calls_fails_streaming():
     @register("update_rule", "forgetful")
     class Forgetful(Delta):
-        def reference(self, q, k, v, gates, state, hold, real):
-            return super().reference(q, k, v, gates, None, hold, real)
+        def reference(self, q, k, v, gates, state, course):
+            return super().reference(q, k, v, gates, None, course)
 
-        def scan(self, q, k, v, gates, state, hold, real):
-            return super().scan(q, k, v, gates, None, hold, real)
+        def scan(self, q, k, v, gates, state, course):
+            return super().scan(q, k, v, gates, None, course)
 
     assert failed_lines("update_rule", "forgetful") == {"any split is the whole"}
 
@@ -102,8 +102,8 @@ def test_a_rule_that_writes_what_is_not_there_fails_the_empty_memory():
         def step(self, state, k, v, gates):
             return state + gates.write[..., None, None] * k[..., :, None] * v[..., None, :]
 
-        def scan(self, q, k, v, gates, state, hold, real):
-            return super().scan(q, k, v + 1, gates, state, hold, None)
+        def scan(self, q, k, v, gates, state, course):
+            return super().scan(q, k, v + 1, gates, state, course._replace(real=None))
 
     assert "an empty memory reads zero" in failed_lines("update_rule", "hallucinating")
 
@@ -111,11 +111,11 @@ def test_a_rule_that_writes_what_is_not_there_fails_the_empty_memory():
 def test_a_rule_that_does_not_know_hold_is_told():
     @register("update_rule", "impatient")
     class Impatient(Delta):
-        def reference(self, q, k, v, gates, state, hold, real):
-            return super().reference(q, k, v, gates, state, None, real)
+        def reference(self, q, k, v, gates, state, course):
+            return super().reference(q, k, v, gates, state, course._replace(hold=None))
 
-        def scan(self, q, k, v, gates, state, hold, real):
-            return super().scan(q, k, v, gates, state, None, real)
+        def scan(self, q, k, v, gates, state, course):
+            return super().scan(q, k, v, gates, state, course._replace(hold=None))
 
     assert "an empty memory reads zero" in failed_lines("update_rule", "impatient")
 
@@ -132,8 +132,8 @@ def test_a_rule_that_looks_at_other_rows_is_told():
 def test_a_rule_that_changes_the_state_it_was_given_is_told():
     @register("update_rule", "careless")
     class Careless(Delta):
-        def scan(self, q, k, v, gates, state, hold, real):
-            done = super().scan(q, k, v, gates, state, hold, real)
+        def scan(self, q, k, v, gates, state, course):
+            done = super().scan(q, k, v, gates, state, course)
             if state is not None and not torch.is_grad_enabled():
                 state.mul_(0)
             return done

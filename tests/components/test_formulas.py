@@ -10,6 +10,7 @@ from hqlt_lab.model.block import Block
 from hqlt_lab.model.config import ModelConfig
 from hqlt_lab.model.initialise import initialise
 from hqlt_lab.model.sequence_model import SequenceModel, build_model
+from hqlt_lab.ops.steps import Course
 from hqlt_lab.registry import build
 
 B, H, T, V, WIDTH = 2, 3, 5, 4, 12
@@ -174,8 +175,8 @@ def test_autocast_leaves_the_memory_in_float32(rule):
     with torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad():
         (q, k, v, _), gates = memory.project(x, None), memory.update_rule.gates(x)
         k = memory.feature_map(k.float())
-        _, inside = memory.update_rule.scan(q, k, v, gates, None, None, None)
-    _, outside = memory.update_rule.scan(q, k, v, gates, None, None, None)
+        _, inside = memory.update_rule.scan(q, k, v, gates, None, Course())
+    _, outside = memory.update_rule.scan(q, k, v, gates, None, Course())
     assert torch.equal(inside, outside)
 
 

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from hqlt_lab.ops.chunked import chunked
 from hqlt_lab.ops.recurrent import recurrent
-from hqlt_lab.ops.steps import Gates, each
+from hqlt_lab.ops.steps import Course, Gates, each
 
 GATES = {
     "add": (),
@@ -48,9 +48,25 @@ def test_chunked_is_recurrent_in_values_and_gradients(gates, tokens, hold, write
     state, real = torch.randn(2, 3, 5, 6, dtype=torch.float64), torch.rand(2, tokens) > 0.2
     for chunk in (1, 6, 64):
         fast = with_gradients(
-            lambda *a, chunk=chunk, **w: chunked(*a, chunk=chunk, **w), q, k, v, made, state, hold=hold, real=real
+            lambda *a, chunk=chunk, **w: chunked(*a, chunk=chunk, **w), q, k, v, made, state, course=Course(hold, real)
         )
-        slow = with_gradients(recurrent, q, k, v, made, state, hold=hold, real=real)
+        slow = with_gradients(recurrent, q, k, v, made, state, course=Course(hold, real))
+        for one, other in zip(fast, slow, strict=True):
+            torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("writes", [1, 3])
+@pytest.mark.parametrize("hold", [None, 4, 19])
+@pytest.mark.parametrize("gates", GATES.values(), ids=GATES)
+def test_documents_that_begin_inside_a_chunk_find_an_empty_memory(gates, hold, writes):
+    tokens = 41
+    q, k, v, made = example(tokens, writes, gates)
+    state, real = torch.randn(2, 3, 5, 6, dtype=torch.float64), torch.rand(2, tokens) > 0.2
+    starts = (torch.rand(2, tokens) < 0.3) & (torch.arange(tokens) % (hold or 1) == 0)
+    words = {"course": Course(hold, real, starts)}
+    slow = with_gradients(recurrent, q, k, v, made, state, **words)
+    for chunk in (1, 6, 64):
+        fast = with_gradients(lambda *a, c=chunk, **w: chunked(*a, chunk=c, **w), q, k, v, made, state, **words)
         for one, other in zip(fast, slow, strict=True):
             torch.testing.assert_close(one, other)
 
@@ -64,7 +80,7 @@ def test_hold_reads_the_state_before_the_stretch():
         states.append(
             recurrent(*(x[:, :, piece] for x in (q, k, v)), each(lambda g, p=piece: g[:, :, p], gates), states[-1])[1]
         )
-    held, last = chunked(q, k, v, gates, hold=4)
+    held, last = chunked(q, k, v, gates, course=Course(hold=4))
     torch.testing.assert_close(held, torch.cat([q[:, :, 4 * n : 4 * n + 4] @ states[n] for n in range(3)], 2))
     torch.testing.assert_close(last, states[-1])
     assert not torch.allclose(held, plain)
@@ -78,7 +94,7 @@ def test_a_hold_can_be_served_by_any_plain_scan():
     writing = torch.tensor([kind == "w" for kind, _ in order])
     quiet = each(lambda gate: gate[:, :, at] * writing, gates)
     reads, _ = chunked(q[:, :, at], k[:, :, at], v[:, :, at], quiet)
-    torch.testing.assert_close(reads[:, :, ~writing], chunked(q, k, v, gates, hold=4)[0])
+    torch.testing.assert_close(reads[:, :, ~writing], chunked(q, k, v, gates, course=Course(hold=4))[0])
 
 
 @pytest.mark.parametrize("log_keep", [-46.0, -1e4, -torch.inf, -1e-9])
