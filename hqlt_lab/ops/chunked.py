@@ -1,75 +1,31 @@
 """The fast way to a linear memory: parallel inside a chunk, recurrent between chunks.
 
-Within a chunk that starts from S_0, with g_i the sum of the log-keeps up to step i, every state is a sum of outer
-products
+The text is cut into chunks (`pieces`); each is a few products of small matrices (`chunk`), from whose state the next
+goes on.  Rows go through in groups that fit a processor's cache together.  Kept for backwards, per token and head:
+the state before each chunk (K V / chunk numbers), what was recalled (V) and the solved system (chunk); all else is
+computed again.  So memory is linear in the text, about twice that of q, k and v.
 
-    S_i = e^{g_i} S_0 + sum_{j<=i} e^{g_i - g_j} k_j u_j^T                (transposed, as stored)
-    u_i = omega_i v_i - epsilon_i (e^{g_i} k_i^T S_0 + sum_{j<i} e^{g_i - g_j} (k_i . k_j) u_j)
-
-so the new values u solve one triangular system, linear in S_0:
-
-    (I + L) u = omega v - (epsilon e^g k) S_0        L_ij = epsilon_i e^{g_i - g_j} k_i . k_j   for j < i
-    u = U - W S_0
-
-U, W and the reads are batched over all chunks; only S_{n+1} = e^{g} S_n + (e^{g - g_j} k_j)^T (U_n - W_n S_n) is a
-loop.
-
-A token reads S_i after the writes of its chunk that it may see: its own included, or with `hold` those before its
-stretch.
-
-The system is solved by substitution: its inverse by doubling powers of L overflows for repeated keys with epsilon =
-2, which is parity itself.  Log-keeps add up in float64 and differences are masked before exp, so that no keep is too
-small.
+The whole scan is one operator to torch.compile, which would unroll the loop over chunks otherwise, and to
+`torch.utils.flop_counter`.  It has no second derivative; `recurrent` has.
 
 Yang et al. 2024, arXiv:2406.06484 (delta rule); arXiv:2412.06464 (with keeps).
 """
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from hqlt_lab.ops import chunk as of_chunk
+from hqlt_lab.ops.chunk import Buffers, Chunk, Solved
+from hqlt_lab.ops.fading import fading, to_log_keeps
+from hqlt_lab.ops.pieces import Piece, cut, seen_before
+from hqlt_lab.ops.recurrent import recurrent
 from hqlt_lab.ops.steps import PLAIN, Course, Gates, each, no_autocast, precise
 
 CHUNK = 64  # writes that are solved together
-
-
-class Grid(NamedTuple):
-    """Where the chunks lie: `stretches` stretches of tokens, each cut into `pieces` chunks of `size` tokens.
-
-    A stretch is the whole input, cut so that no stretch of `hold` tokens lies in two chunks; where these are longer
-    than a chunk, each of them is one.  The last tokens of a stretch may be holes: zero keys and zero log-keeps change
-    nothing.
-    """
-
-    stretches: int
-    stretch: int
-    pieces: int
-    size: int
-
-    @classmethod
-    def over(cls, tokens: int, hold: int | None, writes: int, chunk: int) -> "Grid":
-        room = max(chunk // writes, 1)  # tokens in a chunk, at most
-        if hold is not None and hold > room:
-            stretch = min(hold, tokens)
-            pieces = -(-stretch // room)
-            return cls(-(-tokens // stretch), stretch, pieces, -(-stretch // pieces))
-        step = hold or 1
-        pieces = -(-tokens // (room // step * step))
-        size = -(-tokens // (pieces * step)) * step  # as even as can be
-        return cls(1, tokens, -(-tokens // size), size)
-
-    def lay(self, x: Tensor, per_token: int) -> Tensor:
-        """[B, H, T * per_token, ...] -> [B, H, chunks, size * per_token, ...], zeros in the holes."""
-        x = _fill(x, self.stretches * self.stretch * per_token)
-        x = _fill(x.unflatten(2, (self.stretches, -1)).flatten(1, 2), self.pieces * self.size * per_token)
-        return x.unflatten(1, (-1, self.stretches)).unflatten(3, (self.pieces, -1)).flatten(2, 3)
-
-    def lift(self, x: Tensor, tokens: int) -> Tensor:
-        """The way back for reads: [B, H, chunks, size, V] -> [B, H, T, V]."""
-        x = x.flatten(2, 3).unflatten(2, (self.stretches, -1))
-        return x[:, :, :, : self.stretch].flatten(2, 3)[:, :, :tokens]
+CACHED = 2**16  # numbers of a matrix in the cache: rows times writes times channels
 
 
 def chunked(
@@ -84,27 +40,19 @@ def chunked(
 ) -> tuple[Tensor, Tensor]:
     """What `recurrent` does with `linear_step`, values and gradients; the arguments are the same."""
     hold, real, starts = course
+    if q.shape[2] == 1:  # one token has nothing to be parallel in
+        return recurrent(q, k, v, gates, state, course)
     with no_autocast(q):
-        tokens, writes, dtype = q.shape[2], k.shape[2] // q.shape[2], q.dtype
-        grid = Grid.over(tokens, hold, writes, chunk)
-        k, gates = neutral_where_unreal(precise(k), each(precise, gates), real, writes)
-        q, k, v = grid.lay(precise(q), 1), grid.lay(k, writes), grid.lay(precise(v), writes)
-        gates = each(lambda gate: grid.lay(gate, writes), gates)
-        # a keep of exactly 0 would be -inf, and the difference of two of them no number
-        fade = None if gates.log_keep is None else gates.log_keep.double().clamp(min=-1e4).cumsum(-1)  # [B, H, N, L]
-        document = None if starts is None else grid.lay(starts[:, None].long(), 1).cumsum(-1)  # [B, 1, N, size]
-        of_write = None if document is None else document.repeat_interleave(writes, -1)
-        new, weight = _solve(k, v, gates, fade, of_write)
-        states, new, state = _carry(k, new, weight, fade, of_write, state)
-        if hold is not None and grid.stretch == min(hold, tokens):  # all of a stretch read the state before it
-            held = states[:, :, :: grid.pieces].repeat_interleave(grid.pieces, 2)  # [B, H, N, K, V]
-            if document is not None:
-                first = document[:, :, :: grid.pieces, :1].repeat_interleave(grid.pieces, 2)
-                held = held * (first == 0)[..., None]
-            return grid.lift(q @ held, tokens).to(dtype), state
-        token = torch.arange(grid.size, device=q.device)
-        before = (token + 1 if hold is None else token // hold * hold) * writes  # writes of the chunk that it sees
-        return grid.lift(_read(q, k, new, states, fade, before, document, of_write), tokens).to(dtype), state
+        dtype, writes = q.dtype, k.shape[2] // q.shape[2]
+        one = gates.write is gates.erase
+        q, k, v, gates = precise(q), precise(k), precise(v), each(precise, gates)
+        k, gates = neutral_where_unreal(k, gates, real, writes)
+        if one:
+            gates = gates._replace(write=None)
+        inputs = (q, k, v, *gates, state)
+        keep = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs)
+        reads, last, *_ = scan_op(*inputs, starts, hold or 0, chunk, one, keep)
+        return reads.to(dtype), last
 
 
 def neutral_where_unreal(k: Tensor, gates: Gates, real: Tensor | None, writes: int) -> tuple[Tensor, Gates]:
@@ -116,79 +64,257 @@ def neutral_where_unreal(k: Tensor, gates: Gates, real: Tensor | None, writes: i
     return k * real[..., None], gates._replace(log_keep=log_keep)
 
 
-def _solve(
-    k: Tensor, v: Tensor, gates: Gates, fade: Tensor | None, document: Tensor | None
-) -> tuple[Tensor, Tensor | None]:
-    """U [.., L, V] and W [.., L, K]: what a chunk writes is U - W S_0.  W is None where nothing is erased."""
-    new = v if gates.write is None else v * gates.write[..., None]
-    if gates.erase is None:
-        return new, None
-    erasing = k * gates.erase[..., None]
-    system = erasing @ k.mT  # its diagonal and what is above are not read
-    if fade is not None:
-        system = system * _left(fade, fade, torch.ones_like(system[0, 0, 0], dtype=torch.bool).tril()).to(k.dtype)
-        erasing = erasing * fade.exp().to(k.dtype)[..., None]
-    if document is not None:
-        system = system * (document[..., :, None] == document[..., None, :])
-        erasing = erasing * (document == 0)[..., None]
-    solved = torch.linalg.solve_triangular(system, torch.cat([new, erasing], -1), upper=False, unitriangular=True)
-    new, weight = solved.split([v.shape[-1], k.shape[-1]], -1)
-    return new, weight
+class Text(NamedTuple):
+    """All that goes through the memory, B * H rows of it, and how it is cut."""
+
+    q: Tensor  # [R, T, K]
+    k: Tensor  # [R, T * writes, K]
+    v: Tensor  # [R, T * writes, V]
+    log_keep: Tensor | None  # [R, T * writes]
+    erase: Tensor | None
+    write: Tensor | None
+    starts: Tensor | None  # [R, T]
+    hold: int | None
+    chunk: int
+    one: bool  # whether what erases also writes
+
+    @classmethod
+    def of(
+        cls,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        gates: tuple[Tensor | None, ...],
+        starts: Tensor | None,
+        hold: int,
+        chunk: int,
+        one: bool,
+    ) -> "Text":
+        flat = [None if x is None else x.flatten(0, 1) for x in (q, k, v, *gates)]
+        starts = None if starts is None else starts.repeat_interleave(q.shape[1], 0)
+        return cls(*flat, starts, hold or None, chunk, one)  # type: ignore[arg-type]
+
+    @property
+    def writes(self) -> int:
+        return self.k.shape[1] // self.q.shape[1]
+
+    @property
+    def pieces(self) -> list[Piece]:
+        return cut(self.q.shape[1], self.hold, max(self.chunk // self.writes, 1))
+
+    def groups(self) -> Iterator[slice]:
+        """Rows that are in the cache together; on other devices than a CPU, all of them."""
+        rows = len(self.q)
+        size = self.chunk * max(self.k.shape[2], self.v.shape[2])
+        step = rows if self.q.device.type != "cpu" else max(CACHED // size, 2)
+        return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
+
+    def part(self, rows: slice, piece: Piece) -> Chunk:
+        """One chunk of these rows."""
+        tokens, writes = slice(piece.start, piece.stop), self.span(piece)
+        k, document = self.k[rows, writes], None
+        log_keep = None if self.log_keep is None else self.log_keep[rows, writes]
+        if self.starts is not None:
+            document = self.starts[rows, tokens].long().cumsum(1)
+        before = seen_before(piece, self.hold, self.writes, k.device)
+        factors = fading(log_keep, document, before, k, piece.stop - piece.start)
+        if not piece.inside:
+            factors = factors._replace(to_read=self.begun(rows, piece))
+        erase = None if self.erase is None else self.erase[rows, writes, None]
+        write = erase if self.one else None if self.write is None else self.write[rows, writes, None]
+        return Chunk(self.q[rows, tokens], k, self.v[rows, writes], erase, write, factors, piece.inside)
+
+    def begun(self, rows: slice, piece: Piece) -> Tensor | None:
+        """0 where a document begins with the stretch of this piece, whose state is then not read."""
+        if self.starts is None:
+            return None
+        first = self.pieces[piece.opened_by].start
+        return (~self.starts[rows, first]).to(self.q.dtype)[:, None, None]
+
+    def span(self, piece: Piece) -> slice:
+        return slice(piece.start * self.writes, piece.stop * self.writes)
 
 
-def _carry(
-    k: Tensor,
-    new: Tensor,
-    weight: Tensor | None,
-    fade: Tensor | None,
-    document: Tensor | None,
-    state: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """From chunk to chunk: the states before each [B, H, N, K, V], what each wrote, and the state after the last."""
-    if state is None:
-        state = k.new_zeros(*k.shape[:2], k.shape[-1], new.shape[-1])
-    keep = None if fade is None else fade[..., -1:, None].exp().to(k.dtype)  # of the state, over a chunk
-    k = k if fade is None else k * (fade[..., -1:] - fade).exp().to(k.dtype)[..., None]
-    if document is not None:
-        k = k * (document == document[..., -1:])[..., None]
-        going_on = (document[..., -1:, None] == 0).to(k.dtype)
-        keep = going_on if keep is None else keep * going_on
-    states, written = [], []
-    for n in range(k.shape[2]):
-        states.append(state)
-        written.append(new[:, :, n] if weight is None else new[:, :, n] - weight[:, :, n] @ state)
-        state = (state if keep is None else state * keep[:, :, n]) + k[:, :, n].mT @ written[-1]
-    return torch.stack(states, 2), torch.stack(written, 2), state
-
-
-def _read(
+@torch.library.custom_op("hqlt::chunked_scan", mutates_args=())
+def scan_op(
     q: Tensor,
     k: Tensor,
-    new: Tensor,
+    v: Tensor,
+    log_keep: Tensor | None,
+    erase: Tensor | None,
+    write: Tensor | None,
+    state: Tensor | None,
+    starts: Tensor | None,
+    hold: int,
+    chunk: int,
+    one: bool,
+    keep: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Reads, the last state, and what backwards needs: states, what was recalled, inverses."""
+    text = Text.of(q, k, v, (log_keep, erase, write), starts, hold, chunk, one)
+    pieces, values = text.pieces, v.shape[3]
+    reads = text.v.new_empty(*text.q.shape[:2], values)
+    states = text.k.new_empty(len(pieces) + 1, len(text.q), k.shape[3], values)
+    states[0] = 0.0 if state is None else state.flatten(0, 1)
+    kept = keep and erase is not None
+    recalled = text.v.new_empty(text.v.shape if kept else 0)
+    widest = max(piece.stop - piece.start for piece in pieces) * text.writes
+    inverses = text.v.new_empty((*text.k.shape[:2], widest) if kept else 0)
+    for rows in text.groups():
+        buffers = Buffers()
+        for number, piece in enumerate(pieces):
+            part = text.part(rows, piece)
+            nothing = state is None and number == 0
+            before, held = None if nothing else states[number, rows], states[piece.opened_by, rows]
+            new, solved = of_chunk.solve(part, before, buffers)
+            if kept and solved is not None:
+                span = text.span(piece)
+                recalled[rows, span] = solved.recalled
+                inverses[rows, span, : new.shape[1]] = solved.inverse
+            empty = state is None and piece.opened_by == 0
+            reads[rows, piece.start : piece.stop] = of_chunk.read(part, None if empty else held, new, buffers)
+            of_chunk.carry(part, before, new, buffers, out=states[number + 1, rows])
+    shape = q.shape[:2]
+    last = states[-1].clone() if keep else states[-1]
+    return (
+        reads.unflatten(0, shape),
+        last.unflatten(0, shape),
+        states if keep else states[:0].clone(),
+        recalled,
+        inverses,
+    )
+
+
+@torch.library.custom_op("hqlt::chunked_scan_backward", mutates_args=())
+def backward_op(
+    by_reads: Tensor | None,
+    by_last: Tensor | None,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    log_keep: Tensor | None,
+    erase: Tensor | None,
+    write: Tensor | None,
+    starts: Tensor | None,
     states: Tensor,
-    fade: Tensor | None,
-    before: Tensor,
-    document: Tensor | None,
-    of_write: Tensor | None,
-) -> Tensor:
-    """What each token reads after the first before[i] writes of its chunk.  [B, H, N, size, V]."""
-    seen = torch.arange(k.shape[-2], device=k.device) < before[:, None]  # [size, L]
-    scores = q @ k.mT
-    if document is not None and of_write is not None:
-        scores = scores * (document[..., :, None] == of_write[..., None, :])
-        q = q * (document == 0)[..., None]
-    if fade is None:
-        return q @ states + (scores * seen) @ new
-    then = F.pad(fade, (1, 0))[..., before]  # [B, H, N, size]
-    return (q * then.exp().to(q.dtype)[..., None]) @ states + (scores * _left(then, fade, seen).to(q.dtype)) @ new
+    recalled: Tensor,
+    inverses: Tensor,
+    hold: int,
+    chunk: int,
+    one: bool,
+    from_state: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of q, k, v, the three gates and the first state; an empty tensor where there is none."""
+    text = Text.of(q, k, v, (log_keep, erase, write), starts, hold, chunk, one)
+    pieces = text.pieces
+    by_q, by_k, by_v = (torch.empty_like(x) for x in (text.q, text.k, text.v))
+    by_gates = [
+        text.q.new_empty(0) if gate is None else torch.empty_like(gate)
+        for gate in (text.log_keep, text.erase, text.write)
+    ]
+    by_first = torch.zeros_like(states[0]) if from_state else text.q.new_empty(0)
+    by_reads = v.new_zeros(*q.shape[:3], v.shape[3]) if by_reads is None else by_reads
+    by_reads = by_reads.flatten(0, 1)
+    for rows in text.groups():
+        buffers = Buffers()
+        by_state = None if by_last is None else by_last.flatten(0, 1)[rows].clone()
+        by_held = None
+        for number, piece in reversed(list(enumerate(pieces))):
+            part, span, tokens = text.part(rows, piece), text.span(piece), slice(piece.start, piece.stop)
+            before = states[number, rows] if from_state or number > 0 else None
+            held = states[piece.opened_by, rows] if from_state or piece.opened_by > 0 else None
+            length = part.k.shape[1]
+            solved = None if erase is None else Solved(recalled[rows, span], inverses[rows, span, :length])
+            grads, by_state, more = of_chunk.backward(
+                part, solved, before, held, by_reads[rows, tokens], by_state, buffers
+            )
+            if more is not None:
+                by_held = more.clone() if by_held is None else by_held.add_(more)
+            if piece.opened_by == number and by_held is not None:
+                assert by_state is not None
+                by_state, by_held = by_state.add_(by_held), None
+            by_q[rows, tokens], by_k[rows, span], by_v[rows, span] = grads.q, grads.k, grads.v
+            if grads.fade is not None:
+                before_each = seen_before(piece, text.hold, text.writes, q.device)
+                by_gates[0][rows, span] = to_log_keeps(*grads.fade, before_each)
+            if grads.erase is not None:
+                both = grads.erase + grads.write if one and grads.write is not None else grads.erase
+                by_gates[1][rows, span] = both
+            if grads.write is not None and not one:
+                by_gates[2][rows, span] = grads.write
+        if from_state and by_state is not None:
+            by_first[rows] = by_state
+    shape = q.shape[:2]
+    return tuple(x.unflatten(0, shape) if len(x) else x for x in (by_q, by_k, by_v, *by_gates, by_first))  # type: ignore[return-value]
 
 
-def _left(then: Tensor, fade: Tensor, seen: Tensor) -> Tensor:
-    """What is left of the write at j when the log-keeps have come to then[i]; 0 where it is not seen."""
-    return (then[..., :, None] - fade[..., None, :]).masked_fill(~seen, -torch.inf).exp()
+@scan_op.register_fake
+def _(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    log_keep: Any,
+    erase: Any,
+    write: Any,
+    state: Any,
+    starts: Any,
+    hold: int,
+    chunk: int,
+    one: bool,
+    keep: bool,
+) -> tuple[Tensor, ...]:
+    rows, (keys, values) = q.shape[0] * q.shape[1], (k.shape[3], v.shape[3])
+    writes = k.shape[2] // q.shape[2]
+    pieces = cut(q.shape[2], hold or None, max(chunk // writes, 1))
+    widest = max(piece.stop - piece.start for piece in pieces) * writes
+    kept = keep and erase is not None
+    return (
+        q.new_empty(*q.shape[:3], values),
+        q.new_empty(*q.shape[:2], keys, values),
+        q.new_empty(len(pieces) + 1 if keep else 0, rows, keys, values),
+        q.new_empty((rows, k.shape[2], values) if kept else 0),
+        q.new_empty((rows, k.shape[2], widest) if kept else 0),
+    )
 
 
-def _fill(x: Tensor, length: int) -> Tensor:
-    """Zeros at the end of dimension 2 up to that length."""
-    missing = length - x.shape[2]
-    return x if missing == 0 else F.pad(x, [0, 0] * (x.dim() - 3) + [0, missing])
+@backward_op.register_fake
+def _(
+    by_reads: Any,
+    by_last: Any,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    log_keep: Any,
+    erase: Any,
+    write: Any,
+    starts: Any,
+    states: Tensor,
+    recalled: Tensor,
+    inverses: Tensor,
+    hold: int,
+    chunk: int,
+    one: bool,
+    from_state: bool,
+) -> tuple[Tensor, ...]:
+    gates = (
+        q.new_empty(0) if gate is None else torch.empty_like(gate, memory_format=torch.contiguous_format)
+        for gate in (log_keep, erase, write)
+    )
+    first = q.new_empty(*q.shape[:2], k.shape[3], v.shape[3]) if from_state else q.new_empty(0)
+    return (q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape), *gates, first)
+
+
+def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    q, k, v, log_keep, erase, write, state, starts, hold, chunk, one, _ = inputs
+    ctx.save_for_backward(q, k, v, log_keep, erase, write, starts, *output[2:])
+    ctx.numbers = (hold, chunk, one, state is not None)
+    ctx.set_materialize_grads(False)
+
+
+def _backward(ctx: Any, by_reads: Tensor | None, by_last: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
+    given = backward_op(by_reads, by_last, *ctx.saved_tensors, *ctx.numbers)
+    wanted = (ctx.needs_input_grad[i] for i in range(7))
+    return (*(grad if grad.numel() and want else None for grad, want in zip(given, wanted, strict=True)), *[None] * 5)
+
+
+scan_op.register_autograd(_backward, setup_context=_remember)
