@@ -1,9 +1,9 @@
-"""What is left of what inside one chunk: keeps, documents and holds, as factors on products.
+"""What is left of what inside a chunk: keeps, documents and holds, as factors on products.
 
-With g_i the sum of the log-keeps up to write i, and then_i that sum after the writes that token i sees,
+With g_i the sum of the chunk's log-keeps up to write i, and then_i that sum after the writes that token i sees,
 
     among[i, j]  = e^{g_i - g_j}       of write j, when write i looks it up              j <= i
-    reads[i, j]  = e^{then_i - g_j}    of write j, when token i reads                    j < before_i
+    reads[i, j]  = e^{then_i - g_j}    of write j, when token i reads                    j < seen_i
     to_write[i]  = e^{g_i}             of the state before the chunk, when write i looks
     to_read[i]   = e^{then_i}          of the state before the chunk, when token i reads
     leaving[j]   = e^{g_L - g_j}       of write j, when the chunk ends
@@ -11,8 +11,8 @@ With g_i the sum of the log-keeps up to write i, and then_i that sum after the w
 
 and 0 across the border of two documents.  None stands for ones, or for a triangle of ones.
 
-Log-keeps add up in float64, in two float32 parts where that is the precision: the difference of two sums is then right
-without float64 matrices.  It is masked before exp, so that no keep is too small.
+Log-keeps add up in float64; matrices are made of two float32 parts of the sums where that is the precision, so that
+their differences are right without float64 matrices.  They are masked before exp: no keep is too small.
 """
 
 from typing import NamedTuple
@@ -20,6 +20,8 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from hqlt_lab.ops.pieces import Cuts
 
 LEAST = -1e4  # a keep of exactly 0 would be -inf, and the difference of two of them no number
 
@@ -33,56 +35,99 @@ class Fading(NamedTuple):
     to_read: Tensor | None = None  # [R, C, 1]
     leaving: Tensor | None = None  # [R, L, 1]
     keep: Tensor | None = None  # [R, 1, 1]
-    fades: bool = False  # whether there are keeps, or documents alone
 
 
-def fading(
-    log_keep: Tensor | None, document: Tensor | None, before: Tensor | None, like: Tensor, tokens: int
-) -> Fading:
-    """log_keep [R, L]; document [R, C], 0 for the one that goes on; before [C], None: every token its own write."""
-    length, dtype = like.shape[1], like.dtype
-    if log_keep is None and document is None:
-        return Fading() if before is None else Fading(reads=visible(before, length).to(dtype)[None])
-    seen = visible(torch.arange(1, tokens + 1, device=like.device) if before is None else before, length)
-    fade = None if log_keep is None else log_keep.double().clamp(min=LEAST).cumsum(-1)
-    then = fade if fade is None or before is None else F.pad(fade, (1, 0))[:, before]
-    of_write = None if document is None else document.repeat_interleave(length // tokens, 1)
-    reads = left(then, fade, bordered(seen, document, of_write), dtype)
-    among = reads
-    if before is not None:
-        triangle = torch.ones(length, length, dtype=torch.bool, device=like.device).tril()
-        among = left(fade, fade, bordered(triangle, of_write, of_write), dtype)
-    end = None if fade is None else fade[:, -1:]
-    last = None if of_write is None else of_write[:, -1:]
-    return Fading(
-        among,
-        reads,
-        factor(fade, None if of_write is None else of_write == 0, dtype),
-        factor(then, None if document is None else document == 0, dtype),
-        factor(None if fade is None or end is None else end - fade, None if last is None else of_write == last, dtype),
-        factor(end, None if last is None else last == 0, dtype),
-        fade is not None,
+class Vectors(NamedTuple):
+    """What the factors of all chunks are made of: by write [R, T * writes] or by token [R, T]."""
+
+    fade: list[Tensor] | None = None  # g, in parts that add up to it
+    then: list[Tensor] | None = None
+    of_write: Tensor | None = None  # the document's number, 0 for the one that goes on from before the chunk
+    of_token: Tensor | None = None
+    to_write: Tensor | None = None
+    to_read: Tensor | None = None
+    leaving: Tensor | None = None
+    keep: Tensor | None = None  # by write, the same for all of a chunk
+
+    def chunks(self, rows: slice, cuts: Cuts) -> "list[Vectors]":
+        """Those of these rows, chunk by chunk."""
+        by = [cuts.writes, 1, cuts.writes, 1, cuts.writes, 1, cuts.writes, cuts.writes]
+        fields = []
+        for field, per_token in zip(self, by, strict=True):
+            if isinstance(field, list):
+                fields.append(zip(*(cuts.split(part[rows], per_token) for part in field), strict=True))
+            else:
+                fields.append(cuts.split(None if field is None else field[rows], per_token))
+        return [Vectors(*chunk) for chunk in zip(*fields, strict=True)]
+
+
+def vectors(log_keep: Tensor | None, starts: Tensor | None, cuts: Cuts, dtype: torch.dtype) -> Vectors | None:
+    """log_keep [R, T * writes], starts [R, T]; None where nothing fades and no document begins."""
+    if log_keep is None and starts is None:
+        return None
+    made = Vectors()
+    if log_keep is not None:
+        made = with_keeps(log_keep, cuts, dtype)
+    return made if starts is None else with_documents(made, starts, cuts, dtype)
+
+
+def with_keeps(log_keep: Tensor, cuts: Cuts, dtype: torch.dtype) -> Vectors:
+    total = F.pad(log_keep.double().clamp(min=LEAST).cumsum(1), (1, 0))  # [R, 1 + T * writes]
+    first, last = cuts.first_token() * cuts.writes, (cuts.last_token() + 1) * cuts.writes
+    base = total[:, first]  # [R, T]
+    by_write = base.repeat_interleave(cuts.writes, 1)
+    fade = total[:, 1:] - by_write
+    seen = cuts.seen()
+    then = fade if seen is None else total[:, first + seen] - base
+    whole = (total[:, last] - base).repeat_interleave(cuts.writes, 1)
+    to_write, to_read, leaving, keep = (g.exp().to(dtype) for g in (fade, then, whole - fade, whole))
+    return Vectors(parts(fade, dtype), parts(then, dtype), None, None, to_write, to_read, leaving, keep)
+
+
+def with_documents(made: Vectors, starts: Tensor, cuts: Cuts, dtype: torch.dtype) -> Vectors:
+    total = F.pad(starts.long().cumsum(1), (1, 0))
+    first = total[:, cuts.first_token()]
+    of_token, last = total[:, 1:] - first, total[:, cuts.last_token() + 1] - first
+    of_write, last = (x.repeat_interleave(cuts.writes, 1) for x in (of_token, last))
+    return made._replace(
+        of_write=of_write,
+        of_token=of_token,
+        to_write=where(of_write == 0, made.to_write, dtype),
+        to_read=where(of_token == 0, made.to_read, dtype),
+        leaving=where(of_write == last, made.leaving, dtype),
+        keep=where(last == 0, made.keep, dtype),
     )
 
 
-def visible(before: Tensor, length: int) -> Tensor:
+def fading(found: Vectors, seen: Tensor | None, triangle: Tensor, dtype: torch.dtype) -> Fading:
+    """The factors of one chunk.  `seen` [C]; `triangle` [L, L] is true on and below the diagonal."""
+    among = left(found.fade, found.fade, bordered(triangle, found.of_write, found.of_write), dtype)
+    reads = among
+    if seen is not None:
+        shown = bordered(visible(seen, len(triangle)), found.of_token, found.of_write)
+        reads = left(found.then, found.fade, shown, dtype)
+    to_write, to_read, leaving, keep = (None if x is None else x[..., None] for x in found[4:])
+    return Fading(among, reads, to_write, to_read, leaving, None if keep is None else keep[:, :1])
+
+
+def visible(seen: Tensor, length: int) -> Tensor:
     """[C, L]: the writes that each token sees."""
-    return torch.arange(length, device=before.device) < before[:, None]
+    return torch.arange(length, device=seen.device) < seen[:, None]
 
 
-def bordered(seen: Tensor, looks: Tensor | None, written: Tensor | None) -> Tensor:
-    """What is seen, and of the same document."""
-    return seen if looks is None or written is None else seen & (looks[:, :, None] == written[:, None, :])
+def bordered(shown: Tensor, looks: Tensor | None, written: Tensor | None) -> Tensor:
+    """What is shown, and of the same document."""
+    return shown if looks is None or written is None else shown & (looks[:, :, None] == written[:, None, :])
 
 
-def left(then: Tensor | None, fade: Tensor | None, seen: Tensor, dtype: torch.dtype) -> Tensor:
-    """e^{then_i - fade_j} where it is seen, else 0."""
+def left(then: list[Tensor] | None, fade: list[Tensor] | None, shown: Tensor, dtype: torch.dtype) -> Tensor:
+    """e^{then_i - fade_j} where j is shown, else 0.  [R or 1, n, L]."""
     if then is None or fade is None:
-        return seen.to(dtype)
-    apart = 0.0
-    for one, other in zip(parts(then, dtype), parts(fade, dtype), strict=True):
-        apart = (one[:, :, None] - other[:, None, :]) + apart
-    return apart.masked_fill_(~seen, -torch.inf).exp_()  # type: ignore[attr-defined]
+        return shown.to(dtype)
+    apart = then[0][:, :, None] - fade[0][:, None, :]
+    for one, other in zip(then[1:], fade[1:], strict=True):
+        apart.add_(one[:, :, None]).sub_(other[:, None, :])
+    return apart.masked_fill_(~shown, -torch.inf).exp_()
 
 
 def parts(number: Tensor, dtype: torch.dtype) -> list[Tensor]:
@@ -91,20 +136,17 @@ def parts(number: Tensor, dtype: torch.dtype) -> list[Tensor]:
     return [first] if dtype == number.dtype else [first, (number - first).to(dtype)]
 
 
-def factor(exponent: Tensor | None, going_on: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    """e^exponent where the document goes on, else 0.  [R, n, 1]."""
-    if exponent is None:
-        return None if going_on is None else going_on.to(dtype)[..., None]
-    made = exponent.exp().to(dtype)
-    return (made if going_on is None else made * going_on)[..., None]
+def where(going_on: Tensor, factor: Tensor | None, dtype: torch.dtype) -> Tensor:
+    """The factor, or 1, where the document goes on; else 0."""
+    return going_on.to(dtype) if factor is None else factor * going_on
 
 
-def to_log_keeps(by_write: Tensor, by_token: Tensor, by_end: Tensor, before: Tensor | None) -> Tensor:
+def to_log_keeps(by_write: Tensor, by_token: Tensor, by_end: Tensor, seen: Tensor | None) -> Tensor:
     """Gradients by g [R, L], by then [R, C] and by g_L [R] become one by the log-keeps."""
-    if before is None:
+    if seen is None:
         by_write += by_token
     else:
-        some = before > 0
-        by_write.index_add_(1, before[some] - 1, by_token[:, some])
+        some = seen > 0
+        by_write.index_add_(1, seen[some] - 1, by_token[:, some])
     by_write[:, -1] += by_end
     return by_write.flip(1).cumsum(1).flip(1)

@@ -4,6 +4,8 @@ Without `hold` the cuts are as even as can be.  With it, a chunk holds whole str
 chunk is cut by itself, and all its pieces read the state before the first of them.
 """
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -19,15 +21,56 @@ class Piece(NamedTuple):
     inside: bool
 
 
-def cut(tokens: int, hold: int | None, room: int) -> list[Piece]:
-    """Chunks of at most `room` tokens over a text."""
-    if hold is not None and hold > room:
+@dataclass(frozen=True)
+class Cuts:
+    """A text of `tokens`, each with so many writes, in chunks of at most `chunk` writes."""
+
+    tokens: int
+    writes: int
+    hold: int | None
+    chunk: int
+
+    @cached_property
+    def pieces(self) -> list[Piece]:
+        room = max(self.chunk // self.writes, 1)
+        if self.hold is None or self.hold <= room:
+            spans = even(self.tokens, self.hold or 1, room)
+            return [Piece(*span, number, True) for number, span in enumerate(spans)]
         pieces: list[Piece] = []
-        for stretch in range(0, tokens, hold):
-            first, spans = len(pieces), even(min(hold, tokens - stretch), 1, room)
+        for stretch in range(0, self.tokens, self.hold):
+            first, spans = len(pieces), even(min(self.hold, self.tokens - stretch), 1, room)
             pieces += [Piece(stretch + start, stretch + stop, first, False) for start, stop in spans]
         return pieces
-    return [Piece(*span, number, True) for number, span in enumerate(even(tokens, hold or 1, room))]
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """Tokens of each chunk."""
+        return [piece.stop - piece.start for piece in self.pieces]
+
+    @property
+    def widest(self) -> int:
+        """Writes of the largest chunk."""
+        return max(self.sizes) * self.writes
+
+    def split(self, x: Tensor | None, per_token: int = 1) -> list[Tensor | None]:
+        """The chunks of [R, T * per_token, ..]."""
+        if x is None:
+            return [None] * len(self.pieces)
+        return list(x.split([size * per_token for size in self.sizes], 1))
+
+    def first_token(self) -> Tensor:
+        """Of each token's chunk.  [T]."""
+        return torch.tensor([piece.start for piece in self.pieces]).repeat_interleave(torch.tensor(self.sizes))
+
+    def last_token(self) -> Tensor:
+        return torch.tensor([piece.stop - 1 for piece in self.pieces]).repeat_interleave(torch.tensor(self.sizes))
+
+    def seen(self) -> Tensor | None:
+        """The writes of its chunk that each token sees [T]; None: its own and all before, one each."""
+        if self.hold is None and self.writes == 1:
+            return None
+        token = torch.arange(self.tokens) - self.first_token()
+        return (token + 1 if self.hold is None else token // self.hold * self.hold) * self.writes
 
 
 def even(tokens: int, step: int, room: int) -> list[tuple[int, int]]:
@@ -35,11 +78,3 @@ def even(tokens: int, step: int, room: int) -> list[tuple[int, int]]:
     count = -(-tokens // (room // step * step))
     size = -(-tokens // (count * step)) * step
     return [(start, min(start + size, tokens)) for start in range(0, tokens, size)]
-
-
-def seen_before(piece: Piece, hold: int | None, writes: int, device: torch.device) -> Tensor | None:
-    """How many writes of its chunk each token sees [C]; None: its own and all before, one each."""
-    if hold is None and writes == 1:
-        return None
-    token = torch.arange(piece.stop - piece.start, device=device)
-    return (token + 1 if hold is None else token // hold * hold) * writes
