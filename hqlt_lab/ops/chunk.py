@@ -2,9 +2,9 @@
 
 A chunk that starts from S, with the factors of `fading` written as e^.., has
 
-    recalled = e^g k S + N u                    what the memory knows of each key     N_ij = e^{g_i - g_j} k_i . k_j,  j < i
-    u = omega v - epsilon recalled              what is written: `new`
-    reads = e^then q S + A u                                                          A_ij = e^{then_i - g_j} q_i . k_j
+    recalled = e^g k S + N u              what the memory knows of each key     N_ij = e^{g_i - g_j} k_i . k_j,  j < i
+    u = omega v - epsilon recalled        what is written: `new`
+    reads = e^then q S + A u                                                    A_ij = e^{then_i - g_j} q_i . k_j
     S' = e^{g_L} S + (e^{g_L - g} k)^T u
 
 The first two lines are one triangular system, (I + epsilon N) u = omega v - epsilon e^g k S.  It is solved by
@@ -112,7 +112,8 @@ def attention(chunk: Chunk, buffers: Buffers) -> Tensor:
 
 def seen_(chunk: Chunk, products: Tensor) -> Tensor:
     """Products [R, C, L] of tokens and writes, as far as the tokens see the writes; in place."""
-    return products.tril_() if chunk.fading.reads is None else products.mul_(chunk.fading.reads)
+    products = scale_(products, chunk.fading.reads)
+    return products.tril_() if products.shape[1] == products.shape[2] else products
 
 
 def read(chunk: Chunk, state: Tensor | None, new: Tensor, buffers: Buffers) -> Tensor:

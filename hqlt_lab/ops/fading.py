@@ -2,17 +2,17 @@
 
 With g_i the sum of the chunk's log-keeps up to write i, and then_i that sum after the writes that token i sees,
 
-    among[i, j]  = e^{g_i - g_j}       of write j, when write i looks it up              j <= i
-    reads[i, j]  = e^{then_i - g_j}    of write j, when token i reads                    j < seen_i
+    among[i, j]  = e^{g_i - g_j}       of write j, when write i looks it up              for j <= i; else any number
+    reads[i, j]  = e^{then_i - g_j}    of write j, when token i reads                    for j < seen_i
     to_write[i]  = e^{g_i}             of the state before the chunk, when write i looks
     to_read[i]   = e^{then_i}          of the state before the chunk, when token i reads
     leaving[j]   = e^{g_L - g_j}       of write j, when the chunk ends
     keep         = e^{g_L}             of the state before the chunk, when it ends
 
-and 0 across the border of two documents.  None stands for ones, or for a triangle of ones.
+and 0 across the border of two documents.  None stands for ones.
 
 Log-keeps add up in float64; matrices are made of two float32 parts of the sums where that is the precision, so that
-their differences are right without float64 matrices.  They are masked before exp: no keep is too small.
+their differences are right without float64 matrices, and no keep is too small.
 """
 
 from typing import NamedTuple
@@ -99,13 +99,14 @@ def with_documents(made: Vectors, starts: Tensor, cuts: Cuts, dtype: torch.dtype
     )
 
 
-def fading(found: Vectors, seen: Tensor | None, triangle: Tensor, dtype: torch.dtype) -> Fading:
-    """The factors of one chunk.  `seen` [C]; `triangle` [L, L] is true on and below the diagonal."""
-    among = left(found.fade, found.fade, bordered(triangle, found.of_write, found.of_write), dtype)
+def fading(found: Vectors, seen: Tensor | None, dtype: torch.dtype) -> Fading:
+    """The factors of one chunk.  `seen` [C]."""
+    among = left(found.fade, found.fade, same(found.of_write, found.of_write), dtype)
     reads = among
-    if seen is not None:
-        shown = bordered(visible(seen, len(triangle)), found.of_token, found.of_write)
-        reads = left(found.then, found.fade, shown, dtype)
+    if seen is not None and found.leaving is not None:
+        shown = visible(seen, found.leaving.shape[1])
+        borders = same(found.of_token, found.of_write)
+        reads = left(found.then, found.fade, shown if borders is None else shown & borders, dtype)
     to_write, to_read, leaving, keep = (None if x is None else x[..., None] for x in found[4:])
     return Fading(among, reads, to_write, to_read, leaving, None if keep is None else keep[:, :1])
 
@@ -115,19 +116,21 @@ def visible(seen: Tensor, length: int) -> Tensor:
     return torch.arange(length, device=seen.device) < seen[:, None]
 
 
-def bordered(shown: Tensor, looks: Tensor | None, written: Tensor | None) -> Tensor:
-    """What is shown, and of the same document."""
-    return shown if looks is None or written is None else shown & (looks[:, :, None] == written[:, None, :])
+def same(looks: Tensor | None, written: Tensor | None) -> Tensor | None:
+    """Whether they are of one document."""
+    return None if looks is None or written is None else looks[:, :, None] == written[:, None, :]
 
 
-def left(then: list[Tensor] | None, fade: list[Tensor] | None, shown: Tensor, dtype: torch.dtype) -> Tensor:
-    """e^{then_i - fade_j} where j is shown, else 0.  [R or 1, n, L]."""
+def left(then: list[Tensor] | None, fade: list[Tensor] | None, shown: Tensor | None, dtype: torch.dtype) -> Tensor:
+    """e^{then_i - fade_j} where j is shown, else 0.  [R, n, L]."""
     if then is None or fade is None:
+        assert shown is not None
         return shown.to(dtype)
     apart = then[0][:, :, None] - fade[0][:, None, :]
     for one, other in zip(then[1:], fade[1:], strict=True):
         apart.add_(one[:, :, None]).sub_(other[:, None, :])
-    return apart.masked_fill_(~shown, -torch.inf).exp_()
+    made = apart.clamp_(max=0.0).exp_()  # what comes later would have grown
+    return made if shown is None else made.mul_(shown)
 
 
 def parts(number: Tensor, dtype: torch.dtype) -> list[Tensor]:
@@ -141,12 +144,13 @@ def where(going_on: Tensor, factor: Tensor | None, dtype: torch.dtype) -> Tensor
     return going_on.to(dtype) if factor is None else factor * going_on
 
 
-def to_log_keeps(by_write: Tensor, by_token: Tensor, by_end: Tensor, seen: Tensor | None) -> Tensor:
+def to_log_keeps(by_write: Tensor, by_token: Tensor | None, by_end: Tensor | None, seen: Tensor | None) -> Tensor:
     """Gradients by g [R, L], by then [R, C] and by g_L [R] become one by the log-keeps."""
-    if seen is None:
+    if by_token is not None and seen is None:
         by_write += by_token
-    else:
+    elif by_token is not None and seen is not None:
         some = seen > 0
         by_write.index_add_(1, seen[some] - 1, by_token[:, some])
-    by_write[:, -1] += by_end
+    if by_end is not None:
+        by_write[:, -1] += by_end
     return by_write.flip(1).cumsum(1).flip(1)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from hqlt_lab.ops.chunk import Buffers, Solved, carry, read, solve
-from hqlt_lab.ops.chunk_backward import Backward
+from hqlt_lab.ops.chunk_backward import Backward, States
 from hqlt_lab.ops.fading import to_log_keeps
 from hqlt_lab.ops.pieces import Cuts
 from hqlt_lab.ops.text import Rows, Text
@@ -112,10 +112,11 @@ def backward(
     for number, piece in reversed(list(enumerate(rows.cuts.pieces))):
         part = rows.chunk(number)
         solved = Solved(recalled[number], inverses[number][..., : part.k.shape[1]]) if erasing else None  # type: ignore[arg-type, index]
-        found = Backward(part, solved, rows.text.log_keep is not None, buffers)
         before = None if empty and number == 0 else all_states[number]
         held = None if empty and piece.opened_by == 0 else all_states[piece.opened_by]
-        by_state, more = found.run(before, held, given[number], by_state)  # type: ignore[arg-type]
+        around = States(before, all_states[number + 1], held)
+        found = Backward(part, solved, around, rows.text.log_keep is not None, buffers)
+        by_state, more = found.run(given[number], by_state)  # type: ignore[arg-type]
         if more is not None:
             by_held = more if piece.inside else more.clone() if by_held is None else by_held.add_(more)
         if by_held is not None and piece.opened_by == number:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from functools import cached_property
 
-import torch
 from torch import Tensor
 
 from hqlt_lab.ops.chunk import Chunk
@@ -75,8 +74,7 @@ class Rows:
         seen = self.seen(number)
         if self.vectors is None:
             return Fading(reads=None if seen is None else visible(seen, k.shape[1]).to(k.dtype)[None])
-        triangle = torch.ones(k.shape[1], k.shape[1], dtype=torch.bool, device=k.device).tril()
-        made = fading(self.vectors[number], seen, triangle, k.dtype)
+        made = fading(self.vectors[number], seen, k.dtype)
         return made if inside else made._replace(to_read=self.going_on(number))
 
     def seen(self, number: int) -> Tensor | None:
