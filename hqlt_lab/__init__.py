@@ -4,6 +4,7 @@
 
     lab.available("update_rule")                     what there is
     lab.build_model(width=64, mixer="sum", ...)      a composition
+    lab.sizes(model, 2048)                           its parameters, state and FLOPs, part by part
     lab.check_part("update_rule", "delta")           the conformance kit
     lab.run("experiments/first_run.yaml")            a study; lab.results and lab.load read it
 
@@ -37,6 +38,7 @@ _HOME = {
     "register": "hqlt_lab.registry",
     "results": "hqlt_lab.api",
     "run": "hqlt_lab.api",
+    "sizes": "hqlt_lab.model.sizes",
     "temporarily": "hqlt_lab.registry",
 }
 __all__ = list(_HOME)  # pyright: ignore

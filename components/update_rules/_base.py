@@ -5,7 +5,8 @@ A rule turns the token stream into gates, once, when a token arrives, and scans 
 - Linear in the state (almost all are): subclass `LinearRule` and give `gates`.  Chunk-parallel training, streaming,
   delay, hold and micro-steps come with it.
 - Not linear: subclass `StepRule` and give `gates` and `step`.  Everything else comes with it, one step at a time.
-- With a parallel form of its own: override `scan`; the kit compares it with `reference`.
+- With a parallel form of its own: override `scan`; the kit compares it with `reference`.  Where its products are not
+  those of the base class, `flops` is overridden with it.
 
 What a rule owns it must read: a parameter without a gradient fails the kit.  Values that are not drawn from N(0, std^2)
 are set in `reset_parameters`, which runs after the house's own initialisation, so they survive it.
@@ -15,9 +16,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from hqlt_lab.ops.chunked import chunked
+from hqlt_lab.ops.chunked import CHUNK, chunked
+from hqlt_lab.ops.flops import Flops, counted, of_products, scan_backward_flops, scan_flops
 from hqlt_lab.ops.recurrent import recall, recurrent
-from hqlt_lab.ops.steps import Course, linear_step
+from hqlt_lab.ops.steps import PLAIN, Course, each, linear_step
 
 
 class UpdateRule(nn.Module):
@@ -58,6 +60,10 @@ class UpdateRule(nn.Module):
         """What the memory answers: [B, H, V] for q [B, H, K]."""
         return recall(state, q)
 
+    def flops(self, q: Tensor, k: Tensor, v: Tensor, gates: Any) -> Flops:
+        """Of `scan` on such tensors; their numbers do not matter."""
+        return of_products(counted(lambda: self.scan(q, k, v, gates, None, PLAIN)))
+
 
 class LinearRule(UpdateRule):
     """Keep, erase, write: `gates` returns `ops.steps.Gates`, and the rule is complete."""
@@ -72,6 +78,12 @@ class LinearRule(UpdateRule):
     ) -> tuple[Tensor, Tensor]:
         return chunked(q, k, v, gates, state, course)
 
+    def flops(self, q: Tensor, k: Tensor, v: Tensor, gates: Any) -> Flops:
+        rows, heads, tokens, key = q.shape
+        erase = gates.erase is not None
+        sizes = (tokens, rows, heads, key, v.shape[-1], k.shape[2] // tokens, CHUNK, erase)
+        return Flops(scan_flops(*sizes), scan_backward_flops(*sizes))
+
 
 class StepRule(UpdateRule):
     """Any memory that has a step: gives `step`, and is scanned by it."""
@@ -82,3 +94,8 @@ class StepRule(UpdateRule):
         self, q: Tensor, k: Tensor, v: Tensor, gates: Any, state: Tensor | None, course: Course
     ) -> tuple[Tensor, Tensor]:
         return self.reference(q, k, v, gates, state, course)
+
+    def flops(self, q: Tensor, k: Tensor, v: Tensor, gates: Any) -> Flops:
+        tokens, writes = q.shape[2], k.shape[2] // q.shape[2]  # every token costs what the first does
+        one = (q[:, :, :1], k[:, :, :writes], v[:, :, :writes], each(lambda gate: gate[:, :, :writes], gates))
+        return of_products(tokens * super().flops(*one).forward)

@@ -22,6 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hqlt_lab.components.update_rules._base import LinearRule
+from hqlt_lab.ops.flops import Flops
 from hqlt_lab.ops.steps import Course, Gates
 from hqlt_lab.registry import register
 
@@ -51,6 +52,9 @@ class LinearAttention(LinearRule):
     ) -> tuple[Tensor, Tensor]:
         read, state = super().reference(q, k, self.with_count(v), gates, state, course)
         return self.normalised(read, q, k), state
+
+    def flops(self, q: Tensor, k: Tensor, v: Tensor, gates: Any) -> Flops:
+        return super().flops(q, k, self.with_count(v.to("meta")), gates)  # of which only the shape is read
 
     def with_count(self, v: Tensor) -> Tensor:
         """One more channel, 1 for every write."""

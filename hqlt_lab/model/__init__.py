@@ -7,4 +7,7 @@ memory           one layer: two memories and their mixer
 block            memory and MLP around a residual stream
 sequence_model   tokens to logits
 initialise       every parameter from (seed, its name)
+state_size       bytes of what a layer remembers
+flops            what each part computes
+sizes            parameters, state and FLOPs, part by part
 """

@@ -1,0 +1,221 @@
+"""Sizes: counted by hand, by torch, and for the paper's models."""
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode, conv_flop_count, sdpa_backward_flop_count, sdpa_flop_count
+
+import hqlt_lab as lab
+from hqlt_lab.check.subject import tensors
+from hqlt_lab.components.mixers._base import Mixer
+from hqlt_lab.components.update_rules._base import LinearRule, StepRule
+from hqlt_lab.model.config import ModelConfig
+from hqlt_lab.model.sequence_model import SequenceModel, build_model
+from hqlt_lab.model.sizes import Size, sizes
+
+TINY = {"vocabulary": 5, "width": 4, "heads": 2, "layers": 1, "mlp_width": 3}
+
+# weights: projections 4 * 4 * 4, MLP 3 * 4 * 3, head 5 * 4; norms 4 before each sub-layer and the head, 2 in the heads
+MAPS = [("norms", 14, 0, 0), ("projections", 64, 0, 128), ("mlp", 36, 0, 72), ("head", 20, 0, 40)]
+ALWAYS = [("embedding", 20, 0, 0), ("count", 0, 8, 0), *MAPS]
+
+# per head and chunk, in the order of ops/flops.py: k k^T, T^-1 [V, K], W S, k^T u, q S, q k^T, A u
+SCAN_OF_1 = 2 * (4 + 8 + 8 + 8 + 8 + 4 + 4)
+SCAN_OF_3 = 2 * (36 + 72 + 24 + 24 + 24 + 36 + 36)
+SCAN_OF_40 = 2 * (6400 + 12800 + 320 + 320 + 320 + 6400 + 6400)
+
+
+def flops(part, parameters, state, per_token, length):
+    return Size(part, parameters, state, per_token * length, 3 * per_token * length, per_token)
+
+
+def by_hand(length, *own):
+    always = [flops(*row, length) for row in ALWAYS]
+    return {size.part: size for size in [*always, *own]}
+
+
+def found(length, **settings):
+    return {size.part: size for size in sizes(build_model(**TINY | settings), length).parts}
+
+
+def test_a_delta_net_is_what_is_counted_by_hand():
+    assert found(3, mixer="fw_only") == by_hand(
+        3,
+        flops("update_rule", 8, 0, 16, 3),
+        Size("fast_weights", 0, 2 * 2 * 2 * 4, SCAN_OF_3, 3 * SCAN_OF_3, SCAN_OF_1),
+    )
+
+
+def test_a_transformer_is_what_is_counted_by_hand():
+    forward = 2 * 2 * 9 * (2 + 2)
+    backward = 2 * 2 * 9 * (3 * 2 + 2 * 2)
+    decoding = 2 * 2 * 4 * (2 + 2)  # three keys from before, and its own
+    softmax = Size("softmax", 0, 3 * 8 * 4, forward, forward + backward, decoding)
+    assert found(3, mixer="kv_only", timing={"name": "synchronous", "window": None}) == by_hand(3, softmax)
+
+
+def test_a_hybrid_is_what_is_counted_by_hand():
+    forward = 2 * 2 * (2 * 32 * 33) * (2 + 2)  # two bands of 32 queries and the 33 keys that they reach
+    assert found(40, timing={"name": "synchronous", "window": 2}) == by_hand(
+        40,
+        flops("update_rule", 8, 0, 16, 40),
+        flops("mixer", 16, 0, 32, 40),
+        Size("softmax", 0, 2 * 8 * 4, forward, 3 * forward, 2 * 2 * 3 * (2 + 2)),
+        Size("fast_weights", 0, 2 * 2 * 2 * 4, SCAN_OF_40, 3 * SCAN_OF_40, SCAN_OF_1),
+    )
+
+
+def of_kind(kind):
+    return [{kind: name} for name in lab.available(kind)]
+
+
+CHUNKS = {"name": "delayed_chunk", "window": 4}
+COMPOSITIONS = [
+    *of_kind("update_rule"),
+    *of_kind("mixer"),
+    *of_kind("positions"),
+    *({"timing": {"name": name, "window": 4}} for name in lab.available("timing")),
+    {"timing": {"name": "synchronous", "window": None}},
+    {"timing": {"name": "synchronous", "window": 20}, "layers": 4, "mixer": ["vector", "kv_only"]},
+    {"timing": CHUNKS | {"hold": 39}, "mlp": "gelu", "bias": True, "norm": "layer", "head_norm": False},
+    {"timing": CHUNKS, "update_rule": {"name": "delta_product", "steps": 3}, "short_conv": 4, "output_gate": True},
+    {"timing": {"name": "delayed_stream", "window": 4, "gates": "travel"}, "mixer": "fw_only"},
+    {"tie_embeddings": True, "update_rule": {"name": "linear_attention", "normaliser": "none"}},
+]
+BASE = {"vocabulary": 11, "width": 16, "heads": 2, "layers": 2, "mlp_width": 24}
+LENGTH = 41
+
+
+@pytest.fixture(params=COMPOSITIONS, ids=str)
+def model(request):
+    return build_model(**BASE | request.param)
+
+
+@pytest.fixture
+def free_scan(monkeypatch):
+    """Fast weights that cost nothing, with a gradient for whatever they are given: the scan is counted apart."""
+
+    def scan(self, q, k, v, gates, state, course):
+        writes = k.shape[2] // q.shape[2]
+        scale = sum((gate[:, :, ::writes, None] for gate in gates if gate is not None), q.sum(-1, keepdim=True))
+        state = q.new_zeros(len(q), q.shape[1], q.shape[-1], v.shape[-1]) if state is None else state
+        return v[:, :, ::writes] * k[:, :, ::writes].sum(-1, keepdim=True) * scale, state
+
+    for rule in (LinearRule, StepRule):
+        monkeypatch.setattr(rule, "scan", scan)
+
+
+def torch_counts():
+    """FlopCounterMode, knowing the CPU's softmax as it knows the others, and that channels of a convolution are apart.
+
+    Torch's own count of the gradient of a depthwise convolution's weight is too large by the number of channels.
+    """
+    aten = torch.ops.aten
+    known = {
+        aten._scaled_dot_product_flash_attention_for_cpu: lambda q, k, v, *_, **__: sdpa_flop_count(q, k, v),
+        aten._scaled_dot_product_flash_attention_for_cpu_backward: lambda grad, q, k, v, *_, **__: (
+            sdpa_backward_flop_count(grad, q, k, v)
+        ),
+        aten.convolution_backward: lambda grad, x, w, *_, **__: 2 * conv_flop_count(x, w, grad),
+    }
+    return FlopCounterMode(display=False, custom_mapping=known)
+
+
+def without_scan(found, number):
+    return getattr(found.total, number) - getattr(found["fast_weights"], number)
+
+
+def test_a_model_computes_what_torch_counts(model, free_scan):
+    found, words = sizes(model, LENGTH), torch.randint(0, 11, (3, LENGTH))
+    with torch_counts() as counts:
+        logits, state = model(words)
+        forward = counts.get_total_flops()
+        logits.square().sum().backward()
+    assert forward == 3 * without_scan(found, "forward")
+    assert counts.get_total_flops() == 3 * without_scan(found, "training")
+    with torch.no_grad(), torch_counts() as counts:
+        model(words[:, :1], state)
+    assert counts.get_total_flops() == 3 * without_scan(found, "decoding")
+
+
+def test_a_model_is_as_large_as_its_tensors(model):
+    total = sizes(model, LENGTH).total
+    _, state = model(torch.randint(0, 11, (1, LENGTH)))
+    assert total.parameters == sum(parameter.numel() for parameter in model.parameters())
+    assert total.state == sum(tensor.nbytes for tensor in tensors(state))
+
+
+def test_on_the_meta_device_everything_is_the_same(model):
+    with torch.device("meta"):
+        hollow = SequenceModel(model.config)
+    assert sizes(hollow, LENGTH) == sizes(model, LENGTH)
+
+
+class Bilinear(Mixer):
+    """A part from outside, made of a bare parameter: y = fw W kv."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.weights = nn.Parameter(torch.ones(width // heads, width // heads))
+
+    def forward(self, x, fw, kv):
+        return (fw @ self.weights) * kv
+
+
+class Learned(nn.Module):
+    """A feature map from outside, applied to each query and key of each head."""
+
+    unit = positive = True
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.to_features = nn.Linear(width // heads, width // heads)
+
+    def forward(self, u):
+        return self.to_features(u)
+
+
+def test_parts_from_outside_are_counted_by_what_they_do():
+    with lab.temporarily():
+        lab.register("mixer", "bilinear")(Bilinear)
+        lab.register("feature_map", "learned")(Learned)
+        parts = {"mixer": "bilinear", "feature_map": "learned", "timing": {"name": "delayed_chunk", "window": 3}}
+        found = sizes(SequenceModel(ModelConfig(**TINY, **parts)), 7)
+    per_vector = 2 * 2 * 2
+    assert found["mixer"] == flops("mixer", 4, 0, 2 * per_vector, 7)
+    # two heads, a query and a key per token; decoding repeats the keys of the stretch of three
+    forward = 2 * 2 * per_vector * 7
+    assert found["feature_map"] == Size("feature_map", 6, 0, forward, 3 * forward, 2 * (1 + 3) * per_vector)
+
+
+HYBRID = {"update_rule": {"name": "delta", "max_beta": 2}, "timing": {"name": "synchronous", "window": 64}}
+TRANSFORMER = {"mixer": "kv_only", "timing": {"name": "synchronous", "window": None}, "head_norm": False}
+PAPER = {
+    "hybrid 340M": ({"width": 1024, "heads": 8} | HYBRID, 399_233_024),
+    "hybrid 1B": ({"width": 2048, "heads": 16} | HYBRID, 1_465_750_528),
+    "DeltaNet 1B": ({"width": 2048, "heads": 16, "mixer": "fw_only"}, 1_365_087_232),
+    "Transformer++ 340M": ({"width": 1024, "heads": 16} | TRANSFORMER, 373_867_520),
+}
+
+
+@pytest.mark.parametrize(("settings", "parameters"), PAPER.values(), ids=PAPER)
+def test_the_papers_models_take_six_flops_per_weight_and_token_and_those_of_their_memories(settings, parameters):
+    with torch.device("meta"):
+        found = sizes(SequenceModel(ModelConfig(vocabulary=32000, layers=24, **settings)), 2048)
+    memories = found["softmax"].training + found["fast_weights"].training
+    weights = parameters - found["embedding"].parameters - found["norms"].parameters
+    assert found.total.parameters == parameters
+    assert found.total.training == 6 * 2048 * weights + memories
+    assert found.total.training / (6 * 2048 * parameters) == pytest.approx(1, abs=0.25)
+
+
+def test_the_memories_of_the_papers_hybrid_are_what_is_counted_by_hand():
+    with torch.device("meta"):
+        found = sizes(SequenceModel(ModelConfig(vocabulary=32000, layers=24, width=1024, heads=8, **HYBRID)), 2048)
+    layers_and_heads, d, s, chunks = 24 * 8, 128, 64, 2048 // 64
+    softmax = 2 * chunks * s * (2 * s - 1) * 2 * d
+    scan = 2 * chunks * (5 * s * s * d + 3 * s * d * d)
+    assert found["softmax"].training == 3 * layers_and_heads * softmax
+    assert found["fast_weights"].training == 3 * layers_and_heads * scan
+    assert found["softmax"].state == layers_and_heads * 2 * s * d * 4
+    assert found["fast_weights"].state == layers_and_heads * d * d * 4
