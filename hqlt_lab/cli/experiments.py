@@ -2,15 +2,23 @@
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from hqlt_lab.cli.live import Live
-from hqlt_lab.words import in_bytes, in_numbers, in_time
+from hqlt_lab.cli.sizes import SAYS, by_arm, by_part, numbers
+from hqlt_lab.words import in_bytes, in_time
+
+if TYPE_CHECKING:
+    from hqlt_lab.experiment.cell import Cell
+    from hqlt_lab.experiment.plan import Planned
+    from hqlt_lab.model.sizes import Sizes
+    from hqlt_lab.train.cost import Cost
 
 FileArgument = Annotated[Path, typer.Argument(help="An experiment file.")]
 SetOption = Annotated[
@@ -29,9 +37,12 @@ def plan(
     probe: Annotated[
         bool, typer.Option("--probe", help="Run full-size steps of every composition and measure.")
     ] = False,
+    parts: Annotated[
+        bool, typer.Option("--sizes", help="Parameters, state and FLOPs of each arm part by part.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="For programs: one entry per cell.")] = False,
 ) -> None:
-    """What a file would train: cells, parameters, time and disk.  Nothing is trained."""
+    """What a file would train: cells, parameters, state, FLOPs, time and disk.  Nothing is trained."""
     from hqlt_lab.experiment.experiment import load
     from hqlt_lab.experiment.plan import chosen
     from hqlt_lab.experiment.plan import plan as planned_of
@@ -40,25 +51,13 @@ def plan(
     experiment = load(file, change or [])
     planned = chosen(planned_of(experiment), only or [])
     if as_json:
-        print(json.dumps([{"key": one.key, **one.cell.as_dict()} for one in planned], indent=2))
+        print(json.dumps(list(entries(planned)), indent=2))
         return
     console.print(f"[bold]{experiment.question}[/bold]")
-    table = Table("arm", "cells", "parameters", "step", "memory", "training", "disk", box=None, pad_edge=False)
-    total_seconds, total_bytes = 0.0, 0
     with Console(stderr=True).status("probing ..." if probe else "estimating ..."):
-        for arm, cells, cost in costs(planned, probe):
-            seconds, size = cost.seconds * len(cells), cost.disk * len(cells)
-            total_seconds, total_bytes = total_seconds + seconds, total_bytes + size
-            step = f"{'' if probe else '~'}{1000 * cost.step:.0f} ms"
-            memory = in_bytes(cost.memory) if cost.memory else "-"
-            table.add_row(
-                arm, str(len(cells)), in_numbers(cost.parameters), step, memory, in_time(seconds), in_bytes(size)
-            )
-    console.print(table)
-    console.print(
-        f"{len(planned)} cells; one after the other {in_time(total_seconds)} on this machine"
-        f"{'' if probe else ' (a rough estimate; --probe measures)'}, at most {in_bytes(total_bytes)} of disk."
-    )
+        arms = list(costs(planned, probe))
+    show_sizes({arm: cost.sizes for arm, _, cost in arms}, parts)
+    show_costs(arms, probe)
     for path, axis in experiment.tune.items():
         if not isinstance(axis, list):
             console.print(
@@ -66,6 +65,44 @@ def plan(
             )
     for warning in experiment.warnings:
         console.print(f"[yellow]{warning}[/yellow]")
+
+
+def entries(planned: "list[Planned]") -> Iterator[dict[str, Any]]:
+    """The cells for programs; those that differ in seed or training are of one size."""
+    from hqlt_lab.experiment.cell import digest
+    from hqlt_lab.train.cost import sizes_of
+
+    known: dict[str, Any] = {}
+    for key, cell in planned:
+        name = digest([cell.task, cell.model])
+        if name not in known:
+            known[name] = numbers(sizes_of(cell, "train")["train"])
+        yield {"key": key, **cell.as_dict(), "sizes": known[name]}
+
+
+def show_sizes(arms: "dict[str, Sizes]", parts: bool) -> None:
+    """What the models are."""
+    for table in [by_part(arm, sizes) for arm, sizes in arms.items()] if parts else [by_arm(arms)]:
+        console.print(table, "", sep="\n")
+    lengths = sorted({sizes.length for sizes in arms.values()})
+    console.print(SAYS.format(" or ".join(map(str, lengths))), "", sep="\n")
+
+
+def show_costs(arms: "list[tuple[str, list[Cell], Cost]]", probed: bool) -> None:
+    """What training them takes; memory is known where it was measured."""
+    table = Table("arm", "cells", "step", "memory", "training", "disk", box=None, pad_edge=False)
+    total_cells, total_seconds, total_bytes = 0, 0.0, 0
+    for arm, cells, cost in arms:
+        seconds, size = cost.seconds * len(cells), cost.disk * len(cells)
+        total_cells, total_seconds, total_bytes = total_cells + len(cells), total_seconds + seconds, total_bytes + size
+        step = f"{'' if probed else '~'}{1000 * cost.step:.0f} ms"
+        memory = in_bytes(cost.memory) if cost.memory else "-"
+        table.add_row(arm, str(len(cells)), step, memory, in_time(seconds), in_bytes(size))
+    console.print(table)
+    console.print(
+        f"{total_cells} cells; one after the other {in_time(total_seconds)} on this machine"
+        f"{'' if probed else ' (a rough estimate; --probe measures)'}, at most {in_bytes(total_bytes)} of disk."
+    )
 
 
 def train(

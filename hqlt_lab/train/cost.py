@@ -1,6 +1,6 @@
 """What a cell will cost: estimated from its size, or measured by running two full-size steps of it.
 
-Estimated: 6 FLOPs per parameter and training token, 2 per evaluated token, at a quarter of the speed of a large
+Estimated: the FLOPs of its products, counted part by part (`model/sizes.py`), at a quarter of the speed of a large
 matrix product on this machine.  Rough: small models are slower than that, large ones faster. Measured: each
 composition in a process of its own, so that its peak memory is its own.
 
@@ -20,7 +20,9 @@ from hqlt_lab.errors import TrainingError
 from hqlt_lab.experiment.cell import Cell, cell_from
 from hqlt_lab.experiment.composition import on_meta
 from hqlt_lab.experiment.plan import Planned
+from hqlt_lab.model.sizes import Sizes, sizes
 from hqlt_lab.registry import build
+from hqlt_lab.tasks._base import Split
 
 EFFICIENCY = 0.25
 
@@ -29,7 +31,7 @@ EFFICIENCY = 0.25
 class Cost:
     """Of one cell."""
 
-    parameters: int
+    sizes: Sizes  # for the longest row that it trains on
     step: float  # seconds
     seconds: float  # of all steps and evaluations
     disk: int  # bytes of checkpoints, while it runs
@@ -47,15 +49,24 @@ def costs(planned: list[Planned], measure: bool) -> Iterator[tuple[str, list[Cel
 
 def cost(cell: Cell, measure: bool) -> Cost:
     """Of one cell, measured or estimated."""
-    task = build("task", cell.task)
-    parameters = sum(parameter.numel() for parameter in on_meta(cell, task.vocabulary).parameters())
-    tokens = cell.train.batch_size * task.tokens_in("train")
+    task, found = build("task", cell.task), sizes_of(cell, "train", "short", "valid", "test")
+    training = cell.train.batch_size * found["train"].total.training
     looks = -(-cell.train.steps // cell.train.valid_every)
-    evaluated = task.eval_size * (looks * (task.tokens_in("valid") + task.tokens_in("short")) + task.tokens_in("test"))
-    step, memory = measured(cell) if measure else (6 * parameters * tokens / speed(), None)
-    per_token = step / tokens / 3  # a forward pass is a third of a training step
-    disk = 2 * 3 * 4 * parameters  # the last two checkpoints: weights and Adam's two averages
-    return Cost(parameters, step, step * cell.train.steps + per_token * evaluated, disk, memory)
+    short, valid, test = (found[split].total.forward for split in ("short", "valid", "test"))
+    evaluating = task.eval_size * (looks * (short + valid) + test)
+    step, memory = measured(cell) if measure else (training / speed(), None)
+    seconds = step * (cell.train.steps + evaluating / training)
+    disk = 2 * 3 * 4 * found["train"].total.parameters  # the last two checkpoints: weights and Adam's two averages
+    return Cost(found["train"], step, seconds, disk, memory)
+
+
+def sizes_of(cell: Cell, *splits: Split) -> dict[str, Sizes]:
+    """Of its model, for the longest rows of these splits."""
+    task = build("task", cell.task)
+    model = on_meta(cell, task.vocabulary)
+    lengths = {split: task.tokens_in(split) for split in splits}
+    known = {length: sizes(model, length) for length in set(lengths.values())}
+    return {split: known[length] for split, length in lengths.items()}
 
 
 @cache

@@ -42,6 +42,26 @@ def test_plan_tells_what_would_be_trained_and_what_it_costs(folder):
     assert not (folder / "runs").exists()
 
 
+def test_plan_tells_how_large_the_models_are(folder):
+    told = hqlt(folder, "plan", "question.yaml", "--set", "task.train_length=[3, 9]", "--only", "arm=two")
+    line = next(line.split() for line in told.splitlines() if line.startswith("two"))
+    # three numbers to read and to predict, 4 projections of 8 x 8, the rule's 2 x 8, an MLP of 3 x 64, norms of 28
+    assert line[1] == str(2 * 3 * 8 + 4 * 64 + 16 + 3 * 64 + 28)
+    assert line[2:4] == [str(8 + 2 * 4 * 4 * 4 + 2 * 2 * 8 * 4), "B"]
+    assert "state: bytes of one row after 8 tokens" in told
+
+
+def test_plan_tells_sizes_part_by_part(folder):
+    told = hqlt(folder, "plan", "question.yaml", "--sizes")
+    lines = [line.split() for line in told.splitlines()]
+    assert [line[0] for line in lines if line[1:2] == ["parameters"]] == ["one", "two"]
+    assert [line[:2] for line in lines if line[:1] == ["mixer"]] == [["mixer", "64"]]  # a sum has none
+    (cell,) = json.loads(hqlt(folder, "plan", "question.yaml", "--json", "--only", "arm=one,seed=0"))
+    sizes, parts = cell["sizes"], cell["sizes"]["parts"]
+    assert parts["mixer"]["training_flops_per_token"] == 6 * 64 and parts["mixer"]["decoding_flops_per_token"] == 2 * 64
+    assert all(sizes[name] == pytest.approx(sum(part[name] for part in parts.values())) for name in parts["mixer"])
+
+
 def test_plan_can_be_probed_and_read_by_programs(folder):
     assert "a rough estimate" not in hqlt(folder, "plan", "question.yaml", "--probe", "--only", "arm=two")
     (cell,) = json.loads(hqlt(folder, "plan", "question.yaml", "--only", "arm=two,seed=1", "--json"))
