@@ -44,9 +44,9 @@ def filled(u, length):
     return torch.cat([u, u.new_zeros(*u.shape[:2], length - u.shape[2], *u.shape[3:])], 2)
 
 
-def example(rule, tokens):
+def example(rule, tokens, key=8):
     x = torch.randn(2, tokens, 16).double()
-    q, k, v = (torch.randn(2, 2, tokens * writes, 8).double() for writes in (1, rule.writes, rule.writes))
+    q, k, v = (torch.randn(2, 2, tokens * writes, key).double() for writes in (1, rule.writes, rule.writes))
     return q, k / k.norm(dim=-1, keepdim=True), v, rule.double().gates(x)
 
 
@@ -69,6 +69,15 @@ def test_a_linear_rule_computes_what_torch_counts_of_the_plain_algorithm(name, t
     scanned = rule.with_count(v) if name == "linear_attention" else v
     torch.testing.assert_close(plain(q, k, scanned, gates, rule.writes), recurrent(q, k, scanned, gates)[0])
     assert rule.flops(q, k, v, gates).forward == counted(lambda: plain(q, k, scanned, gates, rule.writes))
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_the_gradients_of_a_linear_rule_take_about_twice_what_its_scan_does(name):
+    rule = RULES[name]
+    q, k, v, gates = example(rule, 8 * CHUNK, key=64)
+    inputs = [u.requires_grad_() for u in (q, k, rule.with_count(v) if name == "linear_attention" else v)]
+    reads = plain(*inputs, gates, rule.writes)
+    assert rule.flops(q, k, v, gates).backward == pytest.approx(counted(reads.sum().backward), rel=0.15)
 
 
 @TOKENS
