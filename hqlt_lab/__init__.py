@@ -27,6 +27,7 @@ if importlib.util.find_spec("hqlt_lab.registry") is None:
     )
 
 _HOME = {
+    "Layout": "hqlt_lab.model.layout",
     "available": "hqlt_lab.registry",
     "build": "hqlt_lab.registry",
     "build_model": "hqlt_lab.model.sequence_model",
@@ -39,6 +40,7 @@ _HOME = {
     "results": "hqlt_lab.api",
     "run": "hqlt_lab.api",
     "sizes": "hqlt_lab.model.sizes",
+    "select_rows": "hqlt_lab.model.state",
     "temporarily": "hqlt_lab.registry",
 }
 __all__ = list(_HOME)  # pyright: ignore

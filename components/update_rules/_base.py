@@ -56,6 +56,10 @@ class UpdateRule(nn.Module):
         """The memory after one write.  state [B, H, K, V], k [B, H, K], v [B, H, V], gates [B, H]."""
         raise NotImplementedError(f"{type(self).__name__} does not step.")
 
+    def value_channels(self, values: int) -> int:
+        """Numbers its memory holds per feature, for values of that size; the state's declared bytes follow from it."""
+        return values
+
     def read(self, state: Tensor, q: Tensor) -> Tensor:
         """What the memory answers: [B, H, V] for q [B, H, K]."""
         return recall(state, q)

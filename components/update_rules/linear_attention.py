@@ -56,6 +56,9 @@ class LinearAttention(LinearRule):
     def flops(self, q: Tensor, k: Tensor, v: Tensor, gates: Any) -> Flops:
         return super().flops(q, k, self.with_count(v.to("meta")), gates)  # of which only the shape is read
 
+    def value_channels(self, values: int) -> int:
+        return values + (self.normaliser == "time")
+
     def with_count(self, v: Tensor) -> Tensor:
         """One more channel, 1 for every write."""
         return F.pad(v, (0, 1), value=1.0) if self.normaliser == "time" else v

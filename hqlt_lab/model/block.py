@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hqlt_lab.model.config import ModelConfig
+from hqlt_lab.model.layout import Places
 from hqlt_lab.model.memory import HybridMemory, ToResidual
 from hqlt_lab.model.state import MemoryState
 
@@ -45,7 +46,7 @@ def norm(config: ModelConfig) -> nn.Module:
 
 
 class Block(nn.Module):
-    """forward(x [B, T, width], state) -> x, state."""
+    """forward(x [B, T, width], state, places) -> x, state."""
 
     def __init__(self, config: ModelConfig, layer: int = 0) -> None:
         super().__init__()
@@ -55,7 +56,9 @@ class Block(nn.Module):
         mlp = SwiGlu if config.mlp == "swiglu" else Gelu
         self.mlp = mlp(config.width, config.mlp_width, config.bias)
 
-    def forward(self, x: Tensor, state: MemoryState | None = None) -> tuple[Tensor, MemoryState]:
-        answer, state = self.memory(self.memory_norm(x), state)
+    def forward(
+        self, x: Tensor, state: MemoryState | None = None, places: Places | None = None
+    ) -> tuple[Tensor, MemoryState]:
+        answer, state = self.memory(self.memory_norm(x), state, places)
         x = x + answer
         return x + self.mlp(self.mlp_norm(x)), state

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from hqlt_lab.errors import ConfigError
 from hqlt_lab.model.config import PARTS, ModelConfig
 from hqlt_lab.model.convolution import ShortConvolution
+from hqlt_lab.model.layout import Places, places_of
 from hqlt_lab.model.recall import recall
 from hqlt_lab.model.state import MemoryState, Tokens
 from hqlt_lab.ops.attention import attend
@@ -29,7 +30,7 @@ class ToResidual(nn.Linear):
 
 
 class HybridMemory(nn.Module):
-    """forward(x [B, T, width], state) -> y [B, T, width], state: one call or many give the same."""
+    """forward(x [B, T, width], state, places) -> y [B, T, width], state: one call or many give the same."""
 
     def __init__(self, config: ModelConfig, layer: int = 0) -> None:
         super().__init__()
@@ -64,57 +65,60 @@ class HybridMemory(nn.Module):
         self.to_gate = nn.Linear(width, width, bias=config.bias) if config.output_gate else None
         self.to_out = ToResidual(width, width, bias=config.bias)
 
-    def forward(self, x: Tensor, state: MemoryState | None = None) -> tuple[Tensor, MemoryState]:
-        q, k, v, conv = self.project(x, None if state is None else state.conv)
+    def forward(
+        self, x: Tensor, state: MemoryState | None = None, places: Places | None = None
+    ) -> tuple[Tensor, MemoryState]:
+        places = places or places_of(x, None if state is None else state.count)
+        q, k, v, conv = self.project(x, places, None if state is None else state.conv)
         gates = None if self.update_rule is None else self.update_rule.gates(x)
-        count = None if state is None else state.count
         seen = Tokens(k, v, gates if self.update_rule is not None and self.schedule.keeps_gates else None)
         if state is not None and state.ring is not None:
             seen = state.ring.then(seen)
-        kv = self.attend(q, seen, count) if self.positions is not None else None
+        # without a past, and with one document per row, the cheapest forms of attention will do
+        place = None if state is None and not places.packed else places.place
+        kv = self.attend(q, seen, place) if self.positions is not None else None
         fw, fast_weights = None, None
         if self.update_rule is not None and self.feature_map is not None:
             before = None if state is None else state.fw
             rule, feature_map = self.update_rule, self.feature_map
-            fw, fast_weights = recall(rule, feature_map, self.schedule, q, seen, gates, count, before)
+            fw, fast_weights = recall(rule, feature_map, self.schedule, q, seen, gates, places, before)
         mixed = self.norm(self.mixer(x, fw, kv)).transpose(1, 2).flatten(2)  # [B, T, width]
         if self.to_gate is not None:
             mixed = mixed * F.silu(self.to_gate(x))
-        return self.to_out(mixed), self.remember(x, seen, count, fast_weights, conv)
+        return self.to_out(mixed), MemoryState(places.end, self.ring(seen, places), fast_weights, conv)
 
-    def project(self, x: Tensor, past: tuple[Tensor, ...] | None) -> tuple[Tensor, Tensor, Tensor, Any]:
+    def project(
+        self, x: Tensor, places: Places, past: tuple[Tensor, ...] | None
+    ) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, ...] | None]:
         """q [B, H, T, K]; k, v [B, H, T * writes, K|V]; the convolutions' inputs to hand on."""
         q, k, v = self.to_q(x), self.to_k(x), self.to_v(x)
         conv = None
         if self.convolutions is not None:
             pairs = zip(self.convolutions, (q, k, v), past or (None, None, None), strict=True)
-            (q, k, v), conv = zip(*(convolve(u, before) for convolve, u, before in pairs), strict=True)
+            (q, k, v), conv = zip(*(convolve(u, places, before) for convolve, u, before in pairs), strict=True)
         return self.split(q, 1), self.split(k, self.writes), self.split(self.value_activation(v), self.writes), conv
 
     def split(self, u: Tensor, writes: int) -> Tensor:
         """[B, T, H * writes * K] -> [B, H, T * writes, K]."""
         return u.unflatten(-1, (self.heads, writes, -1)).transpose(1, 2).flatten(2, 3)
 
-    def attend(self, q: Tensor, seen: Tokens, count: Tensor | None) -> Tensor:
+    def attend(self, q: Tensor, seen: Tokens, place: Tensor | None) -> Tensor:
         """The KV memory's answer [B, H, T, V]; of several pairs per token softmax sees the first."""
         assert self.positions is not None
         k, v = seen.k[:, :, :: self.writes], seen.v[:, :, :: self.writes]
-        end = k.shape[2] - q.shape[2] if count is None else count[:, None]
-        t = end + torch.arange(q.shape[2], device=q.device)  # places of the queries, [T] or [B, T]
-        s = end + torch.arange(q.shape[2] - k.shape[2], q.shape[2], device=q.device)
-        q, k = (self.positions.turn(u, place.reshape(-1, u.shape[2])) for u, place in ((q, t), (k, s)))
-        return attend(q, k, v, self.schedule, count)
+        t = torch.arange(q.shape[2], device=q.device)[None] if place is None else place
+        earlier = torch.arange(q.shape[2] - k.shape[2], 0, device=q.device)
+        s = torch.cat([t[:, :1] + earlier, t], 1)  # the ring's places, then those of this call
+        return attend(self.positions.turn(q, t), self.positions.turn(k, s), v, self.schedule, place)
 
-    def remember(
-        self, x: Tensor, seen: Tokens, count: Tensor | None, fast_weights: Tensor | None, conv: Any
-    ) -> MemoryState:
-        """What the next call needs."""
-        if count is None:
-            count = torch.zeros(len(x), dtype=torch.long, device=x.device)
+    def ring(self, seen: Tokens, places: Places) -> Tokens | None:
+        """The tokens to hand on."""
         room = self.room
-        ring = seen if room is None else seen.last(room * self.writes).alone() if room else None
-        conv = None if conv is None else tuple(past.clone() for past in conv)
-        return MemoryState(count + x.shape[1], ring, fast_weights, conv)
+        if room is None and places.plain:
+            return seen
+        # rows that end apart end together in the ring, as long as the longest document
+        room = int(places.end.max()) if room is None else room
+        return seen.kept(room, places, self.writes) if room or self.room is None else None
 
     @property
     def room(self) -> int | None:

@@ -2,11 +2,11 @@
 
 logits, state = model(tokens)            the whole text
 logits, state = model(more, state)       and on from there, in pieces of any length
+logits, state = model(tokens, layout=Layout(real, starts))       padded rows, packed documents
 """
 
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from hqlt_lab.components.positions._base import Positions
@@ -14,11 +14,10 @@ from hqlt_lab.errors import ConfigError
 from hqlt_lab.model.block import Block, norm
 from hqlt_lab.model.config import ModelConfig, model_config
 from hqlt_lab.model.initialise import initialise
+from hqlt_lab.model.layout import Layout, check_layout, closed_up, places_of, spread_out
 from hqlt_lab.model.memory import HybridMemory
-from hqlt_lab.model.state import MemoryState
+from hqlt_lab.model.state import State
 from hqlt_lab.registry import build
-
-State = tuple[MemoryState, ...]
 
 
 class SequenceModel(nn.Module):
@@ -42,21 +41,34 @@ class SequenceModel(nn.Module):
         """The memory of each block."""
         return [block.get_submodule("memory") for block in self.blocks]  # type: ignore[misc]
 
-    def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State | None = None, layout: Layout | None = None) -> tuple[Tensor, State]:
         """Tokens [B, T] -> logits [B, T, vocabulary]; or vectors [B, T, width] -> the same."""
-        x, state = self.encode(x if self.embed is None else self.embed(x), state)
+        check_layout(x, layout)
+        if self.embed is not None:
+            # padding may be a number that is no token
+            x = self.embed(x if layout is None or layout.real is None else x.masked_fill(~layout.real, 0))
+        x, state = self.encode(x, state, layout)
         return (x if self.head is None else self.head(x)), state
 
-    def encode(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        """Embedded tokens to the vectors that the head reads."""
+    def encode(self, x: Tensor, state: State | None = None, layout: Layout | None = None) -> tuple[Tensor, State]:
+        """Embedded tokens to the vectors that the head reads, which are 0 at padding."""
+        check_layout(x, layout)
         if x.shape[1] == 0:
             raise ValueError("The text has no tokens.")
+        if layout is None or layout.real is None:
+            return self.read(x, state, layout)
+        x, layout, order = closed_up(x, layout)
+        x, state = self.read(x, state, layout)
+        return spread_out(x, layout, order), state
+
+    def read(self, x: Tensor, state: State | None, layout: Layout | None) -> tuple[Tensor, State]:
+        """The same, where padding is at the end of each row."""
+        places = places_of(x, None if state is None else state[0].count, layout)
         if self.positions is not None:
-            seen = torch.zeros(1, dtype=torch.long, device=x.device) if state is None else state[0].count
-            x = self.positions.embed(x, seen[:, None] + torch.arange(x.shape[1], device=x.device))
+            x = self.positions.embed(x, places.place)
         states = []
         for block, before in zip(self.blocks, state or [None] * len(self.blocks), strict=True):
-            x, after = block(x, before)
+            x, after = block(x, before, places)
             states.append(after)
         return self.norm(x), tuple(states)
 

@@ -1,8 +1,8 @@
 """What one layer remembers between two calls.
 
-Its shape and content depend on the tokens seen alone, not on how they arrived: a prompt at once, in pieces, or token
-by token. Per head it is the paper's S (K + V) + K V numbers; gates that wait, a normaliser and the convolution's
-inputs come on top.
+Its shape and content depend on the tokens of the current document alone, not on how they arrived: a prompt at once,
+in pieces, or token by token, padded, or behind other documents. Per head it is the paper's S (K + V) + K V numbers;
+gates that wait, a normaliser and the convolution's inputs come on top.
 """
 
 from typing import Any, NamedTuple
@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from hqlt_lab.model.layout import Places
 from hqlt_lab.ops.steps import each, joined
 
 
@@ -33,19 +34,37 @@ class Tokens(NamedTuple):
         k, v = last(self.k, length, before), last(self.v, length, before)
         return Tokens(k, v, None if self.gates is None else each(lambda gate: last(gate, length, before), self.gates))
 
-    def alone(self) -> "Tokens":
-        """In memory of their own: a piece of a long text would keep all of it alive."""
-        gates = None if self.gates is None else each(torch.clone, self.gates)
-        return Tokens(self.k.clone(), self.v.clone(), gates)
+    def kept(self, room: int, places: Places, writes: int) -> "Tokens":
+        """What the next call needs of them."""
+        k, v = kept(self.k, room, places, writes), kept(self.v, room, places, writes)
+        gates = None if self.gates is None else each(lambda gate: kept(gate, room, places, writes), self.gates)
+        return Tokens(k, v, gates)
 
 
 class MemoryState(NamedTuple):
     """One layer's memory.  A field is None where the composition has no use for it."""
 
-    count: Tensor  # type: ignore[assignment]  # [B] tokens seen by each row; hides tuple.count
+    count: Tensor  # type: ignore[assignment]  # [B] tokens of each row's document so far; hides tuple.count
     ring: Tokens | None  # the tokens that softmax can still see or that wait for the fast weights
     fw: Tensor | None  # [B, H, K, V] the fast weights
     conv: tuple[Tensor, ...] | None  # the latest inputs of the convolutions on q, k, v
+
+
+State = tuple[MemoryState, ...]  # a model's, layer by layer
+
+
+def select_rows(state: State, rows: Tensor) -> State:
+    """The state of these rows, an index [N] into the batch: reordered, dropped, repeated."""
+    return _indexed(state, rows)
+
+
+def _indexed(tree: Any, rows: Tensor) -> Any:
+    if isinstance(tree, Tensor):
+        return tree[rows]
+    if not isinstance(tree, tuple):
+        return tree
+    branches = [_indexed(branch, rows) for branch in tree]
+    return type(tree)(*branches) if hasattr(tree, "_fields") else tuple(branches)
 
 
 def last(x: Tensor, length: int, before: int = 0) -> Tensor:
@@ -54,3 +73,24 @@ def last(x: Tensor, length: int, before: int = 0) -> Tensor:
     piece = x[:, :, max(end - length, 0) : end]
     missing = length - piece.shape[2]
     return piece if missing == 0 else F.pad(piece, [0, 0] * (x.dim() - 3) + [missing, 0])
+
+
+def moved(u: Tensor, place: Tensor, writes: int = 1) -> Tensor:
+    """Row b holds u's tokens place[b], in that order, along dimension 2."""
+    place = (place[:, :, None] * writes + torch.arange(writes, device=u.device)).flatten(1)  # [B, T * writes]
+    place = place.reshape(len(place), 1, -1, *[1] * (u.dim() - 3))
+    return u.gather(2, place.expand(len(u), u.shape[1], -1, *u.shape[3:]))
+
+
+def kept(u: Tensor, room: int, places: Places, writes: int = 1) -> Tensor:
+    """The last `room` tokens of each row's document along dimension 2, zeros where it has fewer.
+
+    In memory of its own: a piece of a long text would keep all of it alive.
+    """
+    if places.plain:
+        return last(u, room * writes).clone()
+    padding = 0 if places.length is None else places.place.shape[1] - places.length[:, None]  # [B, 1]
+    back = torch.arange(-room, 0, device=u.device).expand(len(u), -1)  # [B, room]
+    found = moved(u, (u.shape[2] // writes - padding + back).clamp(min=0), writes)
+    missing = (places.end[:, None] + back < 0).repeat_interleave(writes, 1)
+    return found.masked_fill(missing.reshape(len(u), 1, -1, *[1] * (u.dim() - 3)), 0.0)

@@ -1,15 +1,24 @@
-"""How many bytes one layer carries from token to token, for one row of the batch."""
+"""How many bytes a layer remembers, declared without running it.
 
-from typing import Any, NamedTuple
+    ring     room * writes * heads * (K + V)      raw keys and values; room = window, or context without one
+    gates    room * writes * heads * gates        only where they wait or travel
+    fw       heads * K * V'                       float32 at least; V' = V, one more with a normaliser
+    conv     (taps - 1) * channels of q, k and v
+    count    one integer
+
+The conformance kit compares it with what is measured.
+"""
+
+from copy import deepcopy
+from typing import NamedTuple
 
 import torch
 
 from hqlt_lab.model.memory import HybridMemory
-from hqlt_lab.ops.steps import PLAIN
 
 
 class StateSize(NamedTuple):
-    """Bytes, by the fields of `MemoryState`; the ring's gates apart."""
+    """Bytes for one row of one layer."""
 
     ring: int
     gates: int
@@ -22,25 +31,33 @@ class StateSize(NamedTuple):
         return sum(self)
 
 
-def state_size(memory: HybridMemory, context: int, dtype: torch.dtype) -> StateSize:
-    """After `context` tokens, activations being of that type."""
-    held = context if memory.room is None else memory.room
-    per_token = memory.to_k.out_features + memory.to_v.out_features
-    convolutions: Any = memory.convolutions or ()
-    conv = sum(one.in_channels * (one.kernel_size[0] - 1) for one in convolutions)
-    gates, fw = (0, 0) if memory.update_rule is None else of_rule(memory, dtype)
-    waiting = held * gates if memory.schedule.keeps_gates else 0
-    return StateSize(held * per_token * dtype.itemsize, waiting, fw, conv * dtype.itemsize, torch.long.itemsize)
+def state_size(memory: HybridMemory, context: int, dtype: torch.dtype = torch.float32) -> StateSize:
+    """After `context` tokens of a document, where the layer computes in `dtype`.  The memory may be on meta."""
+    size = memory.to_q.out_features // memory.heads  # K and V
+    room = context if memory.room is None else memory.room
+    fw = 0
+    if memory.update_rule is not None:
+        precise = torch.promote_types(dtype, torch.float32)
+        fw = memory.heads * size * memory.update_rule.value_channels(size) * precise.itemsize
+    return StateSize(
+        ring=room * memory.writes * memory.heads * 2 * size * dtype.itemsize,
+        gates=room * gate_bytes(memory, dtype),
+        fw=fw,
+        conv=convolution_inputs(memory) * dtype.itemsize,
+        count=torch.long.itemsize,
+    )
 
 
-def of_rule(memory: HybridMemory, dtype: torch.dtype) -> tuple[int, int]:
-    """Bytes of the gates of one token and of the fast weights, from a scan of one token."""
-    rule: Any = memory.update_rule
-    x = memory.to_q.weight.new_zeros(1, 1, memory.to_q.in_features, dtype=dtype)
-    pairs = x.unflatten(-1, (memory.heads, -1)).transpose(1, 2)  # [1, H, 1, K]
-    wide = torch.promote_types(dtype, torch.float32)
-    k = pairs.to(wide).expand(-1, -1, rule.writes, -1)
-    with torch.no_grad():
-        gates = rule.gates(x)
-        _, state = rule.scan(pairs.to(wide), k, k, gates, None, PLAIN)
-    return sum(gate.nbytes for gate in gates if gate is not None), state.nbytes
+@torch.no_grad()
+def gate_bytes(memory: HybridMemory, dtype: torch.dtype) -> int:
+    """Of one token's gates in the ring: which gates a rule has, and how precise, is seen from those of a token."""
+    if memory.update_rule is None or not memory.schedule.keeps_gates:
+        return 0
+    rule = deepcopy(memory.update_rule).to(dtype)
+    token = torch.zeros(1, 1, memory.to_q.in_features, dtype=dtype, device=memory.to_q.weight.device)
+    return sum(gate.numel() * gate.element_size() for gate in rule.gates(token) if gate is not None)
+
+
+def convolution_inputs(memory: HybridMemory) -> int:
+    """Numbers that the short convolutions hand on."""
+    return sum(one.in_channels * (one.taps - 1) for one in memory.convolutions or ())  # type: ignore[misc, operator]

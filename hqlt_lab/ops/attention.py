@@ -4,8 +4,9 @@
 
 `attend_dense` is the truth, one mask over everything.  `attend` picks the cheapest form that does the same: a block
 folds into the batch; a window is cut into bands of queries, each against the keys its window can reach. Keys may
-begin before the queries: `k` holds the tokens in the cache, then those of `q`; `count` [B] says how many tokens a row
-had seen before, so that places in the cache where no token ever was are not looked at.
+begin before the queries: `k` holds the tokens in the cache, then those of `q`.  `place` [B, T] says how many tokens of
+its document each query has before it: a key i - j back from query i is at place_i - (i - j), and where that is
+negative it is of another document, or a place in the cache where no token ever was.  Neither is looked at.
 """
 
 from typing import Literal
@@ -20,35 +21,34 @@ Form = Literal["causal", "dense", "blocks", "bands"]
 BAND = 32  # queries in a band, at least: narrower matrices waste a processor
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, schedule: Schedule, count: Tensor | None = None) -> Tensor:
-    """q [B, H, T, K]; k, v [B, H, P + T, K|V] -> [B, H, T, V]."""
-    match form(schedule, q.shape[2], k.shape[2]):
+def attend(q: Tensor, k: Tensor, v: Tensor, schedule: Schedule, place: Tensor | None = None) -> Tensor:
+    """q [B, H, T, K]; k, v [B, H, P + T, K|V]; place [B or 1, T] (None: every key is of one text) -> [B, H, T, V]."""
+    match form(schedule, q.shape[2], k.shape[2], place is not None):
         case "causal":
             return F.scaled_dot_product_attention(q, k, v, is_causal=True)
         case "dense":
-            return attend_dense(q, k, v, schedule, count)
+            return attend_dense(q, k, v, schedule, place)
         case "blocks":
             return _attend_blocks(q, k, v, schedule)
         case "bands":
-            return _attend_bands(q, k, v, schedule, count)
+            return _attend_bands(q, k, v, schedule, place)
 
 
-def form(schedule: Schedule, queries: int, keys: int) -> Form:
+def form(schedule: Schedule, queries: int, keys: int, placed: bool = False) -> Form:
     """The cheapest way to attend; also told of a run, so that it is known what computed it."""
-    span, past = schedule.span, keys - queries
-    if past == 0 and (span is None or (schedule.block is None and span >= queries)):
+    span, whole = schedule.span, keys == queries and not placed
+    if whole and (span is None or (schedule.block is None and span >= queries)):
         return "causal"
     if span is None or keys <= span + BAND:
         return "dense"
-    return "blocks" if past == 0 and schedule.block == span else "bands"
+    return "blocks" if whole and schedule.block == span else "bands"
 
 
-def attend_dense(q: Tensor, k: Tensor, v: Tensor, schedule: Schedule, count: Tensor | None = None) -> Tensor:
+def attend_dense(q: Tensor, k: Tensor, v: Tensor, schedule: Schedule, place: Tensor | None = None) -> Tensor:
     """One mask over all queries and keys."""
-    start = _start(q, k, count)  # [B or 1, 1]
-    t = start + torch.arange(q.shape[2], device=q.device)
-    s = start + torch.arange(q.shape[2] - k.shape[2], q.shape[2], device=q.device)
-    sees = schedule.softmax_sees_at(t[:, :, None], s[:, None, :])  # [B or 1, T, P + T]
+    t = _places(q, k, place)[:, :, None]
+    back = torch.arange(k.shape[2], device=q.device) - _queries(q, k)[:, None]  # [T, P + T], negative: before
+    sees = schedule.softmax_sees_at(t, t + back)  # [B or 1, T, P + T]
     return F.scaled_dot_product_attention(q, k, v, attn_mask=sees[:, None])
 
 
@@ -61,27 +61,29 @@ def _attend_blocks(q: Tensor, k: Tensor, v: Tensor, schedule: Schedule) -> Tenso
     return seen.unflatten(1, (-1, -(-length // block))).flatten(2, 3)[:, :, :length]
 
 
-def _attend_bands(q: Tensor, k: Tensor, v: Tensor, schedule: Schedule, count: Tensor | None) -> Tensor:
+def _attend_bands(q: Tensor, k: Tensor, v: Tensor, schedule: Schedule, place: Tensor | None) -> Tensor:
     """A band of `wide` queries reaches the `wide + span - 1` keys that end with its last query."""
     span = schedule.span
     assert span is not None
     length, past, wide, before = q.shape[2], k.shape[2] - q.shape[2], max(span, BAND), span - 1
     tail = -length % wide
-    start = _start(q, k, count)
+    t = F.pad(_places(q, k, place), (0, tail)).unflatten(1, (-1, wide))[..., None]  # [B or 1, N, wide, 1]
     q = F.pad(q, (0, 0, 0, tail)).unflatten(2, (-1, wide))  # [B, H, N, wide, K]
     k, v = (
         F.pad(x, (0, 0, before - past, tail)).unfold(2, wide + before, wide) for x in (k, v)
     )  # [B, H, N, K|V, reach]
-    first = start[:, :, None] + torch.arange(q.shape[2], device=q.device)[:, None] * wide  # [B or 1, N, 1]
-    t = first + torch.arange(wide, device=q.device)
-    s = first + torch.arange(-before, wide, device=q.device)
-    sees = schedule.softmax_sees_at(t[..., :, None], s[..., None, :])  # [B or 1, N, wide, reach]
+    row = torch.arange(-before, wide, device=q.device)
+    sees = schedule.softmax_sees_at(t, t + row - row[before:, None])  # [B or 1, N, wide, reach]
     scores = (q * q.shape[-1] ** -0.5) @ k  # scaled before the product: float16 overflows early
     scores = scores.masked_fill(~sees[:, None], -torch.inf)
     return (scores.softmax(-1).to(v.dtype) @ v.mT).flatten(2, 3)[:, :, :length]
 
 
-def _start(q: Tensor, k: Tensor, count: Tensor | None) -> Tensor:
-    """The position of the first query [B or 1, 1]; without a count, every key is a token."""
-    past = k.shape[2] - q.shape[2]
-    return torch.tensor([[past]], device=q.device) if count is None else count[:, None]
+def _places(q: Tensor, k: Tensor, place: Tensor | None) -> Tensor:
+    """Of the queries [B or 1, T]; if none are given, every key is a token of one text."""
+    return _queries(q, k)[None] if place is None else place
+
+
+def _queries(q: Tensor, k: Tensor) -> Tensor:
+    """Which of the keys are those of the queries [T]."""
+    return torch.arange(k.shape[2] - q.shape[2], k.shape[2], device=q.device)

@@ -1,5 +1,7 @@
 """Softmax under a schedule: the cheap forms are the dense one."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 
@@ -43,9 +45,24 @@ def test_the_cheap_form_is_the_dense_one(schedule, length, past):
 def test_rows_may_have_seen_different_numbers_of_tokens(schedule):
     q, k, v = example(60, 110)
     count = torch.tensor([50, 13])  # the second row's first 37 places in the cache are empty
-    together = attend(q, k, v, schedule, count)
-    alone = attend(q[1:], k[1:, :, 37:], v[1:, :, 37:], schedule, count[1:])
+    together = attend(q, k, v, schedule, count[:, None] + torch.arange(60))
+    alone = attend(q[1:], k[1:, :, 37:], v[1:, :, 37:], schedule)
     torch.testing.assert_close(together[1:], alone)
+
+
+@pytest.mark.parametrize("past", [0, 50])
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
+def test_a_document_sees_nothing_before_its_first_token(schedule, past):
+    q, k, v = example(100, past + 100, batch=1)
+    cuts = [0, 20, 21, 23, 60, 93, 100]
+    place = torch.cat([torch.arange(b - a) for a, b in pairwise(cuts)])[None]
+    place[:, :20] += past
+    together = attend(q, k, v, schedule, place)
+    torch.testing.assert_close(together, attend_dense(q, k, v, schedule, place))
+    for a, b in pairwise(cuts):
+        first = past + a if a else 0  # the first document began in the cache
+        alone = attend(q[:, :, a:b], k[:, :, first : past + b], v[:, :, first : past + b], schedule)
+        torch.testing.assert_close(together[:, :, a:b], alone)
 
 
 def test_dense_attention_is_the_formula():

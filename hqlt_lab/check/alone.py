@@ -1,0 +1,65 @@
+"""What a layout promises, the slow way: every document of every row in a call of its own."""
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from hqlt_lab.check.report import Broken
+from hqlt_lab.check.subject import same, tensors
+from hqlt_lab.model.layout import Layout
+from hqlt_lab.model.sequence_model import SequenceModel
+from hqlt_lab.model.state import State, last, select_rows
+
+
+def documents(layout: Layout, row: int) -> list[Tensor]:
+    """The places of each document's tokens in that row."""
+    real, starts = layout
+    assert real is not None and starts is not None
+    tokens = real[row].nonzero()[:, 0]
+    first = starts[row, tokens].nonzero()[:, 0].tolist()
+    cuts = sorted({0, *first, len(tokens)})
+    return [tokens[a:b] for a, b in pairwise(cuts)]
+
+
+def each_alone(model: SequenceModel, x: Tensor, layout: Layout) -> tuple[Tensor, list[State | None]]:
+    """The answers, 0 at padding, and each row's state after its last document (None: it has none)."""
+    answers, states = torch.zeros_like(model(x[:1, :1])[0]).expand(*x.shape[:2], -1).clone(), []
+    for row in range(len(x)):
+        state = None
+        for places in documents(layout, row):
+            answer, state = model(x[row : row + 1, places])
+            answers[row, places] = answer[0]
+        states.append(state)
+    return answers, states
+
+
+def laid_out(
+    model: SequenceModel, x: Tensor, layout: Layout, split: Iterable[int] | None = None
+) -> tuple[Tensor, State]:
+    """The same text and layout in one call, or in pieces of these lengths."""
+    state: State | None = None
+    answers, start = [], 0
+    for length in split or [x.shape[1]]:
+        piece = slice(start, start + length)
+        part = Layout(*(None if field is None else field[:, piece] for field in layout))
+        answer, state = model(x[:, piece], state, part)
+        answers.append(answer)
+        start += length
+    assert state is not None and start == x.shape[1]
+    return torch.cat(answers, 1), state
+
+
+def same_states(where: str, model: SequenceModel, state: State, alone: list[State | None]) -> None:
+    """Each row remembers what its last document alone would have left, and a row without any remembers nothing."""
+    for row, expected in enumerate(alone):
+        mine = select_rows(state, torch.tensor([row]))
+        for memory, one, other in zip(model.memories, mine, expected or mine, strict=True):
+            fields = zip(tensors(one), tensors(other), strict=True)
+            for got, want in fields:
+                if memory.room is None and want.dim() > 2:  # as long as the longest row's
+                    want = last(want, got.shape[2]) if want.shape[2] <= got.shape[2] else want
+                same(f"{where}the state of row {row}", got, want if expected else torch.zeros_like(got))
+            if len(tensors(one)) != len(tensors(other)):
+                raise Broken(f"{where}the state of row {row} has other fields.")
