@@ -25,9 +25,11 @@ def documents(layout: Layout, row: int) -> list[Tensor]:
 
 def each_alone(model: SequenceModel, x: Tensor, layout: Layout) -> tuple[Tensor, list[State | None]]:
     """The answers, 0 at padding, and each row's state after its last document (None: it has none)."""
-    answers, states = torch.zeros_like(model(x[:1, :1])[0]).expand(*x.shape[:2], -1).clone(), []
+    size = model.config.vocabulary or model.config.width
+    answers = torch.zeros(*x.shape[:2], size, dtype=next(model.parameters()).dtype)
+    states: list[State | None] = []
     for row in range(len(x)):
-        state = None
+        state: State | None = None
         for places in documents(layout, row):
             answer, state = model(x[row : row + 1, places])
             answers[row, places] = answer[0]
@@ -63,3 +65,17 @@ def same_states(where: str, model: SequenceModel, state: State, alone: list[Stat
                 same(f"{where}the state of row {row}", got, want if expected else torch.zeros_like(got))
             if len(tensors(one)) != len(tensors(other)):
                 raise Broken(f"{where}the state of row {row} has other fields.")
+
+
+def reads_like_each_alone(
+    model: SequenceModel, where: str, x: Tensor, layout: Layout, splits: Iterable[list[int] | None]
+) -> None:
+    """Answers and state, in every split; what stands at padding is no number."""
+    alone, states = each_alone(model, x, layout)
+    assert layout.real is not None
+    x = x.masked_fill(~layout.real[..., None], torch.nan)
+    for split in splits:
+        told = where if split is None else f"{where}in pieces of {split}, "
+        answer, state = laid_out(model, x, layout, split)
+        same(f"{told}the answer", answer, alone)
+        same_states(told, model, state, states)

@@ -7,10 +7,12 @@ from itertools import product
 import torch
 from torch import nn
 
+from hqlt_lab.check.alone import reads_like_each_alone
 from hqlt_lab.check.report import Broken, Line
 from hqlt_lab.check.subject import Subject, in_pieces, noise, same, tensors
 from hqlt_lab.errors import ConfigError
 from hqlt_lab.model.initialise import reset
+from hqlt_lab.model.layout import Layout
 from hqlt_lab.model.sequence_model import SequenceModel
 from hqlt_lab.registry import build
 
@@ -118,8 +120,15 @@ def no_weights_of_its_own(part: nn.Module) -> None:
             raise Broken(f"{path}.weight was drawn by the constructor and is overwritten: use reset_parameters().")
 
 
+# two rows: padding between and before the tokens, documents that begin inside a window and inside a piece
+PADDED_AND_PACKED = Layout(
+    real=torch.tensor([[1, 1, 0, 1, 1, 1, 1], [0, 1, 1, 1, 1, 1, 1]]).bool(),
+    starts=torch.tensor([[0, 0, 0, 1, 0, 0, 0], [0, 0, 1, 0, 0, 0, 1]]).bool(),
+)
+
+
 def crosses_with_every_part(subject: Subject) -> Iterator[Line]:
-    """Every choice of all other parts streams like a whole, or is refused with a reason."""
+    """Every choice of all other parts streams like a whole, padded and packed too, or is refused with a reason."""
     refused: Counter[str] = Counter()
     legal = 0
     for others in subject.crossings():
@@ -130,6 +139,8 @@ def crosses_with_every_part(subject: Subject) -> Iterator[Line]:
             continue
         named = ", ".join(part["name"] for part in others.values())
         streams_like_a_whole(model, f"with {named}: ", ([4, 3], [1] * 7))
+        with torch.no_grad():
+            reads_like_each_alone(model, f"with {named}: ", noise(2, 7, 8), PADDED_AND_PACKED, [[4, 3]])
         legal += 1
     yield Line("crosses with every part", "passed", f"{legal} compositions")
     for why, times in refused.items():

@@ -15,19 +15,23 @@ from hqlt_lab.registry import build
 def scan_is_the_reference(subject: Subject) -> None:
     """The fast way equals one step at a time: reads, state and all gradients, from any state, at odd lengths."""
     cases = (
-        (1, None, False),
-        (7, 3, True),
-        (9, 4, False),
-        (2 * CHUNK + 3, None, True),
-        (2 * CHUNK + 3, CHUNK + 6, True),
+        (1, None, False, False),
+        (1, None, True, True),
+        (7, 3, True, False),
+        (9, 4, False, True),
+        (2 * CHUNK + 3, None, True, False),
+        (2 * CHUNK + 3, None, True, True),
+        (2 * CHUNK + 3, 3, True, True),
+        (2 * CHUNK + 3, CHUNK + 6, True, False),
     )
-    for length, hold, some_unreal in cases:
+    for length, hold, some_unreal, documents in cases:
         rule = build("update_rule", subject.spec, width=8, heads=2).double()
-        inputs, real = example(rule, length, some_unreal)
-        fast, slow = (run(scan, inputs, Course(hold, real)) for scan in (rule.scan, rule.reference))
+        inputs, course = example(rule, length), Course(hold, some(length, some_unreal), first(length, hold, documents))
+        fast, slow = (run(scan, inputs, course) for scan in (rule.scan, rule.reference))
         names = ("reads", "state", *(f"gradient of {name}" for name in inputs))
+        told = f"{length} tokens, hold {hold}" + (", several documents" if documents else "")
         for name, one, other in zip(names, fast, slow, strict=True):
-            same(f"{length} tokens, hold {hold}: the {name}", one, other)
+            same(f"{told}: the {name}", one, other)
 
 
 def an_empty_memory_reads_zero(subject: Subject) -> None:
@@ -57,7 +61,7 @@ def gates_are_in_range(subject: Subject) -> None:
         raise Broken(f"log_keep reaches {gates.log_keep.max().item():.2g}: the memory grows by itself.")
 
 
-def example(rule: Any, length: int, some_unreal: bool) -> tuple[dict[str, Any], Tensor | None]:
+def example(rule: Any, length: int) -> dict[str, Any]:
     """Unit keys, gates the rule makes itself, and a state it has come to."""
     features = build("feature_map", rule.feature_map, width=8, heads=2).double()
     x = noise(2, length, 8, seed=1)
@@ -66,8 +70,18 @@ def example(rule: Any, length: int, some_unreal: bool) -> tuple[dict[str, Any], 
     with torch.no_grad():
         gates = rule.gates(x)
         _, state = rule.reference(q, k, v, gates, None, PLAIN)
-    real = noise(2, length, seed=5) > -0.5 if some_unreal else None
-    return {"q": q, "k": k, "v": v, "gates": gates, "state": state}, real
+    return {"q": q, "k": k, "v": v, "gates": gates, "state": state}
+
+
+def some(length: int, unreal: bool) -> Tensor | None:
+    """Steps that are real, about two thirds of them."""
+    return noise(2, length, seed=5) > -0.5 if unreal else None
+
+
+def first(length: int, hold: int | None, documents: bool) -> Tensor | None:
+    """Steps with which a document begins, and with it a stretch."""
+    begins = (noise(2, length, seed=8) > 0.5) & (torch.arange(length) % (hold or 1) == 0)
+    return begins if documents else None
 
 
 def run(scan: Any, inputs: dict[str, Any], course: Course) -> list[Tensor]:

@@ -6,7 +6,7 @@ A check is a function of the subject that raises `Broken` with a sentence, or yi
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from hqlt_lab.check import for_all, for_others, for_rules, for_timings
+from hqlt_lab.check import for_all, for_layouts, for_others, for_rules, for_timings
 from hqlt_lab.check.report import Broken, Line, Report
 from hqlt_lab.check.subject import Subject
 from hqlt_lab.errors import RegistryError, listed
@@ -35,6 +35,10 @@ OF_ALL: tuple[Check, ...] = (
     for_all.rows_know_nothing_of_each_other,
     for_all.any_split_is_the_whole,
     for_all.leaves_the_given_state_alone,
+    for_layouts.padding_changes_nothing,
+    for_layouts.documents_are_read_as_if_alone,
+    for_layouts.rows_can_be_selected,
+    for_layouts.state_is_as_large_as_declared,
     for_all.keeps_the_dtype,
     for_all.every_parameter_learns,
     for_all.own_initialisation_survives,

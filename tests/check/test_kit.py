@@ -14,6 +14,7 @@ from hqlt_lab.components.mixers._base import Mixer
 from hqlt_lab.components.update_rules._base import StepRule
 from hqlt_lab.components.update_rules.delta import Delta
 from hqlt_lab.components.update_rules.gated_delta import GatedDelta
+from hqlt_lab.components.update_rules.linear_attention import LinearAttention
 from hqlt_lab.errors import ConfigError, RegistryError
 from hqlt_lab.ops.schedule import Schedule
 from hqlt_lab.registry import available, register, split
@@ -86,7 +87,8 @@ def test_a_rule_that_forgets_between_calls_fails_streaming():
         def scan(self, q, k, v, gates, state, course):
             return super().scan(q, k, v, gates, None, course)
 
-    assert failed_lines("update_rule", "forgetful") == {"any split is the whole"}
+    streamed = {"any split is the whole", "padding changes nothing", "documents are read as if alone"}
+    assert failed_lines("update_rule", "forgetful") == streamed | {"rows can be selected"}
 
 
 def test_a_rule_that_writes_what_is_not_there_fails_the_empty_memory():
@@ -126,7 +128,7 @@ def test_a_rule_that_looks_at_other_rows_is_told():
         def gates(self, x):
             return super().gates(x + x.mean(0, keepdim=True))
 
-    assert failed_lines("update_rule", "nosy") == {"rows know nothing of each other"}
+    assert "rows know nothing of each other" in failed_lines("update_rule", "nosy")
 
 
 def test_a_rule_that_changes_the_state_it_was_given_is_told():
@@ -139,6 +141,77 @@ def test_a_rule_that_changes_the_state_it_was_given_is_told():
             return done
 
     assert failed_lines("update_rule", "careless") == {"leaves the given state alone"}
+
+
+def test_a_rule_that_takes_one_rows_padding_for_all_is_told():
+    @register("update_rule", "uniform")
+    class Uniform(Delta):
+        def scan(self, q, k, v, gates, state, course):
+            course = course._replace(real=None if course.real is None else course.real[:1].expand(len(q), -1))
+            return super().scan(q, k, v, gates, state, course)
+
+        def reference(self, q, k, v, gates, state, course):
+            course = course._replace(real=None if course.real is None else course.real[:1].expand(len(q), -1))
+            return super().reference(q, k, v, gates, state, course)
+
+    failed = failed_lines("update_rule", "uniform")
+    assert "padding changes nothing" in failed and "any split is the whole" not in failed
+
+
+def test_a_rule_that_reads_on_into_the_next_document_is_told():
+    @register("update_rule", "endless")
+    class Endless(Delta):
+        def scan(self, q, k, v, gates, state, course):
+            return super().scan(q, k, v, gates, state, course._replace(starts=None))
+
+        def reference(self, q, k, v, gates, state, course):
+            return super().reference(q, k, v, gates, state, course._replace(starts=None))
+
+    assert failed_lines("update_rule", "endless") == {"documents are read as if alone"}
+
+
+def test_a_fast_form_that_reads_on_into_the_next_document_fails_the_comparison():
+    @register("update_rule", "skimming")
+    class Skimming(Delta):
+        def scan(self, q, k, v, gates, state, course):
+            return super().scan(q, k, v, gates, state, course._replace(starts=None))
+
+    assert "scan is the reference" in failed_lines("update_rule", "skimming")
+
+
+def test_a_rule_that_keeps_its_memory_to_itself_is_told():
+    @register("update_rule", "secretive")
+    class Secretive(Delta):
+        kept = None
+
+        def scan(self, q, k, v, gates, state, course):
+            mine = state if state is None or self.kept is None or len(self.kept) != len(q) else self.kept
+            read, self.kept = super().scan(q, k, v, gates, mine, course)
+            return read, self.kept
+
+    assert failed_lines("update_rule", "secretive") == {"rows can be selected"}
+
+
+def test_a_rule_whose_memory_is_larger_than_it_declares_is_told():
+    @register("update_rule", "hoarding")
+    class Hoarding(LinearAttention):
+        value_channels = Delta.value_channels
+
+    report = check_part("update_rule", "hoarding", quick=True)
+    assert [line.promise for line in report.failed] == ["state is as large as declared"]
+    assert "bytes are declared" in report.failed[0].detail
+
+
+def test_a_rule_whose_memory_keeps_a_whole_text_alive_is_told():
+    @register("update_rule", "clinging")
+    class Clinging(Delta):
+        def scan(self, q, k, v, gates, state, course):
+            read, state = super().scan(q, k, v, gates, state, course)
+            return read, torch.stack([state, state])[0]
+
+    report = check_part("update_rule", "clinging", quick=True)
+    assert [line.promise for line in report.failed] == ["state is as large as declared"]
+    assert "keeps all of it alive" in report.failed[0].detail
 
 
 def test_weights_drawn_in_the_constructor_alone_are_told():
