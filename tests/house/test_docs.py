@@ -26,6 +26,12 @@ def test_the_python_of_the_readme_runs_from_top_to_bottom(tmp_path):
     subprocess.run([sys.executable, "-W", "error", "readme.py"], cwd=tmp_path, check=True)
 
 
+def test_the_python_of_the_streaming_page_says_what_it_prints():
+    (script,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/streaming.md").read_text(), re.DOTALL)
+    told = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=True)
+    assert f"# {told.stdout.strip()}:" in script
+
+
 def test_composing_a_model_takes_five_lines_and_a_new_rule_less_than_sixty():
     compose, rule, _ = blocks("python")
     assert len([line for line in compose.splitlines() if line]) <= 5
