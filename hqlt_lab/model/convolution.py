@@ -33,6 +33,6 @@ class ShortConvolution(nn.Conv1d):
         y = torch.zeros_like(x[:, :, :length])
         for back in range(self.taps):
             start = self.taps - 1 - back
-            tap = self.weight[:, :, start]  # [C, 1]
+            tap = self.weight[:, :, start].to(x.dtype)  # [C, 1]; under autocast x is less precise
             y = y + tap * x[:, :, start : start + length] * (place >= back)[:, None]
         return y

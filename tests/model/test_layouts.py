@@ -5,11 +5,13 @@ import random
 import pytest
 import torch
 
+import hqlt_lab as lab
 from hqlt_lab.check.alone import each_alone, laid_out, reads_like_each_alone
 from hqlt_lab.check.subject import noise, small, tensors
 from hqlt_lab.model.layout import Layout
 from hqlt_lab.model.sequence_model import build_model
 from hqlt_lab.model.state import select_rows
+from hqlt_lab.ops.schedule import Schedule
 from hqlt_lab.registry import available
 
 SMALL = {"width": 8, "heads": 2, "mlp_width": 16, "init_std": 0.5}
@@ -35,12 +37,11 @@ def model_of(**settings):
 
 
 def random_layout(rows, length, seed, tokens=0.7, borders=0.25):
-    """Padding anywhere, a last row without tokens, documents of all lengths."""
+    """Padding anywhere, a last row without tokens, documents of all lengths; `starts` at padding mean nothing."""
     draw = torch.Generator().manual_seed(seed)
     real = torch.rand(rows, length, generator=draw) < tokens
     real[-1] = False
-    starts = (torch.rand(rows, length, generator=draw) < borders) & real
-    return Layout(real, starts)
+    return Layout(real, torch.rand(rows, length, generator=draw) < borders)
 
 
 def random_split(length, seed):
@@ -69,10 +70,44 @@ def test_layers_of_different_kinds_read_each_document_as_if_alone(settings):
         reads_like_each_alone(model, f"{seed}: ", noise(3, 31, 8), layout, splits)
 
 
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        Schedule(delay=2, hold=3, window=4),
+        Schedule(delay=3, hold=2, block=5, gates="travel"),
+        Schedule(hold=4),
+        Schedule(delay=5, window=3, block=4),
+    ],
+    ids=str,
+)
+@torch.no_grad()
+def test_any_schedule_reads_each_document_as_if_alone(schedule):
+    with lab.temporarily():
+        lab.register("timing", "odd")(lambda: schedule)
+        model = model_of(update_rule="gated_delta", timing="odd", positions="rope", short_conv=3)
+    for seed in range(4):
+        layout = random_layout(4, 23, seed, borders=(0.1, 0.3)[seed % 2])
+        splits = [None, random_split(23, seed), [1] * 23]
+        reads_like_each_alone(model, f"{seed}: ", noise(4, 23, 8), layout, splits)
+
+
+@pytest.mark.filterwarnings("ignore:Mismatch dtype between input and weight")  # a norm that is not fused
+@pytest.mark.parametrize("timing", TIMINGS, ids=str)
+@torch.no_grad()
+def test_under_autocast_a_packed_text_is_computed_as_precisely_as_any(timing):
+    model, x = model_of(timing=timing, short_conv=3).float(), noise(1, 24, 8).float()
+    starts = torch.arange(24)[None] == 9
+    with torch.autocast("cpu", torch.bfloat16):
+        packed, state = model(x, layout=Layout(starts=starts))
+        alone, last = model(x[:, 9:])
+    torch.testing.assert_close(packed[:, 9:], alone, rtol=0.05, atol=0.05)
+    assert [field.dtype for field in tensors(state)] == [field.dtype for field in tensors(last)]
+
+
 @pytest.mark.parametrize("settings", MIXED, ids=str)
 def test_rows_are_dropped_and_new_documents_take_their_slots(settings):
     model, x, more = model_of(**settings), noise(4, 13, 8), noise(3, 9, 8, seed=1)
-    layout = random_layout(4, 13, 3, tokens=0.8)._replace(real=torch.ones(4, 13, dtype=torch.bool))
+    layout = Layout(torch.ones(4, 13, dtype=torch.bool), random_layout(4, 13, 3).starts)
     rows = torch.tensor([3, 1, 1])
     _, state = laid_out(model, x, layout)
     begins = torch.zeros(3, 9, dtype=torch.bool)
