@@ -39,8 +39,8 @@ _HOME = {
     "register": "hqlt_lab.registry",
     "results": "hqlt_lab.api",
     "run": "hqlt_lab.api",
-    "sizes": "hqlt_lab.model.sizes",
     "select_rows": "hqlt_lab.model.state",
+    "sizes": "hqlt_lab.model.sizes",
     "temporarily": "hqlt_lab.registry",
 }
 __all__ = list(_HOME)  # pyright: ignore

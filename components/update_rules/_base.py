@@ -18,8 +18,9 @@ from torch import Tensor, nn
 
 from hqlt_lab.ops.chunked import CHUNK, chunked
 from hqlt_lab.ops.flops import Flops, counted, of_products, scan_backward_flops, scan_flops
+from hqlt_lab.ops.pieces import Cuts
 from hqlt_lab.ops.recurrent import recall, recurrent
-from hqlt_lab.ops.steps import PLAIN, Course, each, linear_step
+from hqlt_lab.ops.steps import Course, each, linear_step
 
 
 class UpdateRule(nn.Module):
@@ -64,9 +65,9 @@ class UpdateRule(nn.Module):
         """What the memory answers: [B, H, V] for q [B, H, K]."""
         return recall(state, q)
 
-    def flops(self, q: Tensor, k: Tensor, v: Tensor, gates: Any) -> Flops:
+    def flops(self, q: Tensor, k: Tensor, v: Tensor, gates: Any, state: Tensor | None, course: Course) -> Flops:
         """Of `scan` on such tensors; their numbers do not matter."""
-        return of_products(counted(lambda: self.scan(q, k, v, gates, None, PLAIN)))
+        return of_products(counted(lambda: self.scan(q, k, v, gates, state, course)))
 
 
 class LinearRule(UpdateRule):
@@ -82,11 +83,13 @@ class LinearRule(UpdateRule):
     ) -> tuple[Tensor, Tensor]:
         return chunked(q, k, v, gates, state, course)
 
-    def flops(self, q: Tensor, k: Tensor, v: Tensor, gates: Any) -> Flops:
+    def flops(self, q: Tensor, k: Tensor, v: Tensor, gates: Any, state: Tensor | None, course: Course) -> Flops:
         rows, heads, tokens, key = q.shape
-        erase = gates.erase is not None
-        sizes = (tokens, rows, heads, key, v.shape[-1], k.shape[2] // tokens, CHUNK, erase)
-        return Flops(scan_flops(*sizes), scan_backward_flops(*sizes))
+        if tokens == 1:  # is scanned by steps
+            return super().flops(q, k, v, gates, state, course)
+        cuts = Cuts(tokens, k.shape[2] // tokens, course.hold, CHUNK)
+        sizes = (cuts, rows * heads, key, v.shape[3], gates.erase is not None, state is None)
+        return Flops(scan_flops(*sizes), scan_backward_flops(*sizes, last=False))
 
 
 class StepRule(UpdateRule):
@@ -99,7 +102,7 @@ class StepRule(UpdateRule):
     ) -> tuple[Tensor, Tensor]:
         return self.reference(q, k, v, gates, state, course)
 
-    def flops(self, q: Tensor, k: Tensor, v: Tensor, gates: Any) -> Flops:
+    def flops(self, q: Tensor, k: Tensor, v: Tensor, gates: Any, state: Tensor | None, course: Course) -> Flops:
         tokens, writes = q.shape[2], k.shape[2] // q.shape[2]  # every token costs what the first does
         one = (q[:, :, :1], k[:, :, :writes], v[:, :, :writes], each(lambda gate: gate[:, :, :writes], gates))
-        return of_products(tokens * super().flops(*one).forward)
+        return of_products(tokens * super().flops(*one, state, course).forward)

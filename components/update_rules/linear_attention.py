@@ -53,8 +53,10 @@ class LinearAttention(LinearRule):
         read, state = super().reference(q, k, self.with_count(v), gates, state, course)
         return self.normalised(read, q, k), state
 
-    def flops(self, q: Tensor, k: Tensor, v: Tensor, gates: Any) -> Flops:
-        return super().flops(q, k, self.with_count(v.to("meta")), gates)  # of which only the shape is read
+    def flops(self, q: Tensor, k: Tensor, v: Tensor, gates: Any, state: Tensor | None, course: Course) -> Flops:
+        if q.shape[2] > 1:
+            v = self.with_count(v.to("meta"))  # of which only the shape is read
+        return super().flops(q, k, v, gates, state, course)
 
     def value_channels(self, values: int) -> int:
         return values + (self.normaliser == "time")

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from hqlt_lab.model.memory import HybridMemory
 from hqlt_lab.model.sequence_model import SequenceModel
 from hqlt_lab.ops.flops import Flops, counted, of_products, softmax_flops
-from hqlt_lab.ops.steps import each, precise
+from hqlt_lab.ops.steps import Course, each, precise
 
 PROJECTIONS = ("to_q", "to_k", "to_v", "to_out", "to_gate")
 NORMS = ("norm", "memory_norm", "mlp_norm")
@@ -93,16 +93,19 @@ def of_fast_weights(memory: HybridMemory, length: int) -> Iterator[Work]:
     yield per_token("update_rule", counted(lambda: rule.gates(x)), length)
     feature = counted(lambda: feature_map(q))
     yield Work("feature_map", *of_products((1 + rule.writes) * length * feature), (1 + rule.writes * steps) * feature)
-    yield Work("fast_weights", *of_scan(rule, x, q, length), of_scan(rule, x, q, steps).forward)
+    state = q.new_zeros(1, memory.heads, q.shape[-1], rule.value_channels(q.shape[-1]))
+    course = Course(memory.schedule.hold)
+    training, decoding = of_scan(rule, x, q, length, None, course), of_scan(rule, x, q, steps, state, course)
+    yield Work("fast_weights", *training, decoding.forward)
 
 
-def of_scan(rule: Any, x: Tensor, q: Tensor, tokens: int) -> Flops:
+def of_scan(rule: Any, x: Tensor, q: Tensor, tokens: int, state: Tensor | None, course: Course) -> Flops:
     """That many tokens; all of them are the one token there is, which takes no memory."""
     with torch.no_grad():
         gates = rule.gates(x)
     k = q.expand(-1, -1, tokens * rule.writes, -1)
     gates = each(lambda gate: gate[:, :, :1].expand(-1, -1, tokens * rule.writes), gates)
-    return rule.flops(q.expand(-1, -1, tokens, -1), k, k, gates)
+    return rule.flops(q.expand(-1, -1, tokens, -1), k, k, gates, state, course)
 
 
 def token(memory: HybridMemory) -> Tensor:

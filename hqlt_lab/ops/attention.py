@@ -3,7 +3,8 @@
     kv_t = sum_s softmax_s(q_t . k_s / sqrt(K)) v_s        over the s that the schedule shows to t
 
 `attend_dense` is the truth, one mask over everything.  `attend` picks the cheapest form that does the same: a block
-folds into the batch; a window is cut into bands of queries, each against the keys its window can reach. Keys may
+folds into the batch; a window is cut into bands of queries, each against the keys its window can reach, all at once or
+on a CPU a few at a time (`windowed`).  Keys may
 begin before the queries: `k` holds the tokens in the cache, then those of `q`.  `place` [B, T] says how many tokens of
 its document each query has before it: a key i - j back from query i is at place_i - (i - j), and where that is
 negative it is of another document, or a place in the cache where no token ever was.  Neither is looked at.
@@ -16,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hqlt_lab.ops.schedule import Schedule
+from hqlt_lab.ops.windowed import windowed
 
 Form = Literal["causal", "dense", "blocks", "bands"]
 BAND = 32  # queries in a band, at least: narrower matrices waste a processor
@@ -30,6 +32,9 @@ def attend(q: Tensor, k: Tensor, v: Tensor, schedule: Schedule, place: Tensor | 
             return attend_dense(q, k, v, schedule, place)
         case "blocks":
             return _attend_blocks(q, k, v, schedule)
+        case "bands" if q.device.type == "cpu" and q.dtype in (torch.float32, torch.float64):
+            assert schedule.span is not None
+            return windowed(q, k, v, schedule, place, wide_of(schedule.span))
         case "bands":
             return _attend_bands(q, k, v, schedule, place)
 
@@ -39,9 +44,14 @@ def form(schedule: Schedule, queries: int, keys: int, placed: bool = False) -> F
     span, whole = schedule.span, keys == queries and not placed
     if whole and (span is None or (schedule.block is None and span >= queries)):
         return "causal"
-    if span is None or keys <= span + BAND:
+    if span is None or queries * keys <= wide_of(span) * (wide_of(span) + span - 1):  # no more than one band
         return "dense"
     return "blocks" if whole and schedule.block == span else "bands"
+
+
+def wide_of(span: int) -> int:
+    """Queries in a band: as many as the window, so that a key is in two bands at most."""
+    return max(span, BAND)
 
 
 def attend_dense(q: Tensor, k: Tensor, v: Tensor, schedule: Schedule, place: Tensor | None = None) -> Tensor:
@@ -65,7 +75,7 @@ def _attend_bands(q: Tensor, k: Tensor, v: Tensor, schedule: Schedule, place: Te
     """A band of `wide` queries reaches the `wide + span - 1` keys that end with its last query."""
     span = schedule.span
     assert span is not None
-    length, past, wide, before = q.shape[2], k.shape[2] - q.shape[2], max(span, BAND), span - 1
+    length, past, wide, before = q.shape[2], k.shape[2] - q.shape[2], wide_of(span), span - 1
     tail = -length % wide
     t = F.pad(_places(q, k, place), (0, tail)).unflatten(1, (-1, wide))[..., None]  # [B or 1, N, wide, 1]
     q = F.pad(q, (0, 0, 0, tail)).unflatten(2, (-1, wide))  # [B, H, N, wide, K]

@@ -3,16 +3,14 @@
 That is the convention of torch's FlopCounterMode.  Element-wise work (activations, norms, gates, softmax itself) and
 looking up an embedding count nothing.  Counted is what is computed, also where a mask then hides it.
 
-    softmax, per head, queries x keys       forward 2 T S (K + V)
-      in one fused operation                backward 2 T S (3 K + 2 V): it computes the scores a second time
-      in bands                              backward twice the forward, as of every product
-    fast weights, per head and chunk of C tokens and L = C * writes writes
-      where something is erased             k k^T 2 L^2 K,   T^-1 [V, K] 2 L^2 (V + K),   W S 2 L K V
-      always                                k^T u 2 L K V,   q S 2 C K V,   q k^T 2 C L K,   A u 2 C L V
+    softmax, per head, queries x keys     forward 2 T S (K + V), backward 2 T S (3 K + 2 V): the scores a second time
+    fast weights, per head and chunk of C tokens and L = C * writes writes; those with S not where it is empty
+      forward     q S 2 C K V,   q k^T 2 C L K,   A u 2 C L V,   k^T u 2 L K V
+        erasing   k k^T 2 L^2 K,   k S 2 L K V,   T^-1 and N u 2 L^2 V each
+      backward    of q S twice, of k^T u twice, of A u twice, of q k^T three times
+        erasing   of k S twice, 2 L^2 V and 2 L^2 K twice each
 
-T^-1 comes from substitution, L^3 per chunk, which FlopCounterMode does not see and is left out here too.  The gradients
-of a scan are taken for twice its forward; where keys are as long as a chunk, autograd on the algorithm written out
-comes to within a tenth of that.
+T^-1 comes from substitution, about L^3 per chunk, which FlopCounterMode does not see and is left out here too.
 """
 
 from collections.abc import Callable
@@ -21,8 +19,11 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from hqlt_lab.ops.attention import BAND, form
+from hqlt_lab.ops.attention import form, wide_of
+from hqlt_lab.ops.pieces import Cuts
+from hqlt_lab.ops.scan import scan, scan_backward
 from hqlt_lab.ops.schedule import Schedule
+from hqlt_lab.ops.windowed import bands, bands_backward
 
 
 class Flops(NamedTuple):
@@ -43,6 +44,7 @@ class Counter(TorchDispatchMode):
     def __init__(self) -> None:
         from torch.utils.flop_counter import flop_registry  # a quarter of a second that training has no use for
 
+        teach_torch()
         super().__init__()
         self.formulas, self.total = flop_registry, 0
 
@@ -67,37 +69,80 @@ def counted(work: Callable[[], Any]) -> int:
 def softmax_flops(schedule: Schedule, queries: int, keys: int, heads: int, key: int, value: int) -> Flops:
     """Of `attend` on one row: keys of length `key`, values of length `value`, in the form that it would choose."""
     how, span = form(schedule, queries, keys), schedule.span
-    if how == "bands":
-        assert span is not None
-        wide = max(span, BAND)
-        scores = heads * -(-queries // wide) * wide * (wide + span - 1)
-        return of_products(2 * scores * (key + value))
     if how == "blocks":
         assert span is not None
         queries, keys = -(-queries // span) * span, span
-    scores = heads * queries * keys
+    if how == "bands":
+        assert span is not None
+        queries, keys = -(-queries // wide_of(span)) * wide_of(span), wide_of(span) + span - 1
+    return attention_flops(heads * queries * keys, key, value)
+
+
+def attention_flops(scores: int, key: int, value: int) -> Flops:
+    """Where the scores are computed again backwards, as every form does that keeps none of them."""
     return Flops(2 * scores * (key + value), 2 * scores * (3 * key + 2 * value))
 
 
-def scan_flops(tokens: int, rows: int, heads: int, key: int, value: int, writes: int, chunk: int, erase: bool) -> int:
-    """Of the chunk-parallel scan, forward; the last chunk is filled up, and a read that is masked is computed."""
-    chunks, size = chunks_of(tokens, writes, chunk)
-    new = size * writes
-    reads = size * key * value + size * new * (key + value)
-    written = new * key * value
-    erased = new * new * (2 * key + value) + new * key * value if erase else 0
-    return 2 * rows * heads * chunks * (reads + written + erased)
+def scan_flops(cuts: Cuts, rows: int, key: int, value: int, erase: bool, empty: bool) -> int:
+    """Of the chunk-parallel scan, forward; `empty`: no state came with it."""
+    total = 0
+    for number, (piece, tokens) in enumerate(zip(cuts.pieces, cuts.sizes, strict=True)):
+        new = tokens * cuts.writes
+        total += new * key * value
+        total += tokens * key * value * (not empty or piece.opened_by > 0)
+        total += tokens * new * (key + value) * piece.inside
+        total += (new * new * (key + 2 * value) + new * key * value * (not empty or number > 0)) * erase
+    return 2 * rows * total
 
 
-def scan_backward_flops(
-    tokens: int, rows: int, heads: int, key: int, value: int, writes: int, chunk: int, erase: bool
-) -> int:
-    """Of its gradients: two products for each one of the forward."""
-    return 2 * scan_flops(tokens, rows, heads, key, value, writes, chunk, erase)
+def scan_backward_flops(cuts: Cuts, rows: int, key: int, value: int, erase: bool, empty: bool, last: bool) -> int:
+    """Of its gradients; `last`: the last state has one too."""
+    total, final = 0, len(cuts.pieces) - 1
+    for number, (piece, tokens) in enumerate(zip(cuts.pieces, cuts.sizes, strict=True)):
+        new, before = tokens * cuts.writes, not empty or number > 0
+        total += 2 * new * key * value * (last or number < final)
+        total += 2 * tokens * key * value * (not empty or piece.opened_by > 0)
+        total += tokens * new * (3 * key + 2 * value) * piece.inside
+        total += (new * new * 2 * (key + value) + 2 * new * key * value * before) * erase
+    return 2 * rows * total
 
 
-def chunks_of(tokens: int, writes: int, chunk: int) -> tuple[int, int]:
-    """How many chunks, and how many tokens in each: as even as can be, `chunk` writes at most or those of a token."""
-    pieces = -(-tokens // max(chunk // writes, 1))
-    size = -(-tokens // pieces)
-    return -(-tokens // size), size
+def teach_torch() -> None:
+    """Let torch's FlopCounterMode know the lab's operators; it is told once."""
+    from torch.utils.flop_counter import flop_registry, register_flop_formula
+
+    formulas = (
+        (scan, of_scan),
+        (scan_backward, of_scan_backward),
+        (bands, of_bands),
+        (bands_backward, of_bands_backward),
+    )
+    for operator, formula in formulas:
+        packet = operator._opoverload._overloadpacket
+        if packet not in flop_registry:
+            register_flop_formula(packet)(formula)
+
+
+def of_scan(*shapes: Any, **__: Any) -> int:
+    q, k, v, _, erase, _, state, _, hold, chunk, *_rest = shapes
+    cuts = Cuts(q[2], k[2] // q[2], hold or None, chunk)
+    return scan_flops(cuts, q[0] * q[1], k[3], v[3], erase is not None, state is None)
+
+
+def of_scan_backward(*shapes: Any, **__: Any) -> int:
+    (_, by_last, q, k, v, _, erase), (hold, chunk, _, empty) = shapes[:7], shapes[-4:]
+    cuts = Cuts(q[2], k[2] // q[2], hold or None, chunk)
+    return scan_backward_flops(cuts, q[0] * q[1], k[3], v[3], erase is not None, empty, by_last is not None)
+
+
+def of_bands(q: Any, k: Any, v: Any, place: Any, wide: int, *_: Any, **__: Any) -> int:
+    return in_bands(q, k, v, wide).forward
+
+
+def of_bands_backward(*shapes: Any, **__: Any) -> int:
+    _, _, q, k, v, _, wide, *_rest = shapes
+    return in_bands(q, k, v, wide).backward
+
+
+def in_bands(q: Any, k: Any, v: Any, wide: int) -> Flops:
+    return attention_flops(q[0] * q[1] * q[2] * (wide + k[2] - q[2]), q[3], v[3])

@@ -80,7 +80,8 @@ class Bands:
         scores, weights = self.scores
         usual = self.place is None and some.start * self.wide + self.past >= self.before
         bias = self.usual if usual else self.hidden(row, some)
-        torch.baddbmm(bias, self.own(self.q, row, some), self.windows(self.k, row, some).mT, alpha=self.scale, out=scores)
+        queries, keys = self.own(self.q, row, some), self.windows(self.k, row, some)
+        torch.baddbmm(bias, queries, keys.mT, alpha=self.scale, out=scores)
         return torch.softmax(scores, -1, out=weights)  # type: ignore[call-overload]
 
     def hidden(self, row: int, some: slice, t: Tensor | None = None) -> Tensor:
@@ -96,9 +97,7 @@ class Bands:
 
 
 @torch.library.custom_op("hqlt::bands", mutates_args=())
-def bands(
-    q: Tensor, k: Tensor, v: Tensor, place: Maybe, wide: int, past: int, window: int, block: int
-) -> Tensor:
+def bands(q: Tensor, k: Tensor, v: Tensor, place: Maybe, wide: int, past: int, window: int, block: int) -> Tensor:
     """q [B, H, N * wide, K]; k, v with span - 1 more in front."""
     these = Bands(q, k, v, place, wide, past, Schedule(window=window or None, block=block or None))
     answer = q.new_empty(*q.shape[:3], v.shape[3])

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from hqlt_lab.model.block import Block
 from hqlt_lab.model.config import ModelConfig
 from hqlt_lab.model.initialise import initialise
+from hqlt_lab.model.layout import places_of
 from hqlt_lab.model.sequence_model import SequenceModel, build_model
 from hqlt_lab.ops.steps import Course
 from hqlt_lab.registry import build
@@ -123,7 +124,7 @@ def test_the_output_gate_is_a_silu():
 def test_convolutions_come_before_the_value_activation_and_end_with_the_current_token():
     memory = memory_of(short_conv=3)
     x = random(1, T, 8)
-    q, k, v, _ = memory.project(x, None)
+    q, k, v, _ = memory.project(x, places_of(x, None), None)
     for made, linear, convolve, act in zip(
         (q, k, v), (memory.to_q, memory.to_k, memory.to_v), memory.convolutions, (None, None, F.silu), strict=True
     ):
@@ -173,7 +174,7 @@ def test_autocast_leaves_the_memory_in_float32(rule):
     memory = memory_of(update_rule=rule, mixer="fw_only").float()
     x = torch.randn(1, 40, 8)
     with torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad():
-        (q, k, v, _), gates = memory.project(x, None), memory.update_rule.gates(x)
+        (q, k, v, _), gates = memory.project(x, places_of(x, None), None), memory.update_rule.gates(x)
         k = memory.feature_map(k.float())
         _, inside = memory.update_rule.scan(q, k, v, gates, None, Course())
     _, outside = memory.update_rule.scan(q, k, v, gates, None, Course())

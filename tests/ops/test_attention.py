@@ -7,6 +7,7 @@ import torch
 
 from hqlt_lab.ops import attention
 from hqlt_lab.ops.attention import attend, attend_dense
+from hqlt_lab.ops.flops import counted
 from hqlt_lab.ops.schedule import Schedule
 
 SCHEDULES = [
@@ -77,16 +78,27 @@ def test_large_scores_do_not_overflow_in_half_precision():
     assert attend(q, k, v, Schedule(window=8)).isfinite().all()
 
 
-def test_a_window_costs_what_it_sees(monkeypatch):
+def test_a_window_costs_what_it_sees():
     """No matrix of queries times keys is ever made for a window."""
-    largest = []
-    plain = torch.Tensor.masked_fill
-
-    def watched(scores, *rest):
-        largest.append(scores.numel())
-        return plain(scores, *rest)
-
-    monkeypatch.setattr(torch.Tensor, "masked_fill", watched)
     q, k, v = example(1024, 1024)
-    attend(q, k, v, Schedule(window=16))
-    assert largest == [2 * 3 * 1024 * (attention.BAND + 15)]
+    found = counted(lambda: attend(q, k, v, Schedule(window=16)))
+    assert found == 2 * 2 * 3 * 1024 * (attention.BAND + 15) * (q.shape[3] + v.shape[3])
+
+
+@pytest.mark.parametrize("schedule", [schedule for schedule in SCHEDULES if schedule.span], ids=str)
+def test_bands_that_are_computed_all_at_once_are_the_same(schedule):
+    """The form of other devices and of half precision."""
+    q, k, v = example(100, 150)
+    slow = attend_dense(q, k, v, schedule)
+    fast = attention._attend_bands(q, k, v, schedule, None)
+    torch.testing.assert_close(fast, slow)
+
+
+def test_few_bands_at_a_time_are_all_of_them(monkeypatch):
+    q, k, v = example(500, 520)
+    whole = attend(q, k, v, Schedule(window=7))
+    monkeypatch.setattr("hqlt_lab.ops.windowed.CACHED", 1)
+    one_by_one = attend(q, k, v, Schedule(window=7))
+    torch.testing.assert_close(one_by_one, whole)
+    grads = [torch.autograd.grad(answer.square().sum(), (q, k, v)) for answer in (one_by_one, whole)]
+    torch.testing.assert_close(*grads)
