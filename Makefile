@@ -40,7 +40,8 @@ test: $(VENV)/dev
 test-slow: $(VENV)/dev
 	$(BIN)/python -m pytest -q -m "slow and not gpu"
 
-bench: $(VENV)/dev
+bench: $(VENV)/gpu
+	$(BIN)/python benchmarks/cpu_speed.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/train_overhead.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/tracking_cost.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/study_overhead.py

@@ -44,14 +44,19 @@ def form(schedule: Schedule, queries: int, keys: int, placed: bool = False) -> F
     span, whole = schedule.span, keys == queries and not placed
     if whole and (span is None or (schedule.block is None and span >= queries)):
         return "causal"
-    if span is None or queries * keys <= wide_of(span) * (wide_of(span) + span - 1):  # no more than one band
-        return "dense"
-    return "blocks" if whole and schedule.block == span else "bands"
+    if whole and schedule.block == span and keys > schedule.block:
+        return "blocks"
+    return "dense" if span is None or queries * keys <= scores_in_bands(queries, span) else "bands"
 
 
 def wide_of(span: int) -> int:
     """Queries in a band: as many as the window, so that a key is in two bands at most."""
     return max(span, BAND)
+
+
+def scores_in_bands(queries: int, span: int) -> int:
+    """Of whole bands, each against the keys it reaches."""
+    return -(-queries // wide_of(span)) * wide_of(span) * (wide_of(span) + span - 1)
 
 
 def attend_dense(q: Tensor, k: Tensor, v: Tensor, schedule: Schedule, place: Tensor | None = None) -> Tensor:

@@ -15,7 +15,7 @@ Log-keeps add up in float64; matrices are made of two float32 parts of the sums 
 their differences are right without float64 matrices, and no keep is too small.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -52,7 +52,7 @@ class Vectors(NamedTuple):
     def chunks(self, rows: slice, cuts: Cuts) -> "list[Vectors]":
         """Those of these rows, chunk by chunk."""
         by = [cuts.writes, 1, cuts.writes, 1, cuts.writes, 1, cuts.writes, cuts.writes]
-        fields = []
+        fields: list[Any] = []
         for field, per_token in zip(self, by, strict=True):
             if isinstance(field, list):
                 fields.append(zip(*(cuts.split(part[rows], per_token) for part in field), strict=True))

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from hqlt_lab.ops.attention import form, wide_of
+from hqlt_lab.ops.attention import form, scores_in_bands
 from hqlt_lab.ops.pieces import Cuts
 from hqlt_lab.ops.scan import scan, scan_backward
 from hqlt_lab.ops.schedule import Schedule
@@ -68,14 +68,12 @@ def counted(work: Callable[[], Any]) -> int:
 
 def softmax_flops(schedule: Schedule, queries: int, keys: int, heads: int, key: int, value: int) -> Flops:
     """Of `attend` on one row: keys of length `key`, values of length `value`, in the form that it would choose."""
-    how, span = form(schedule, queries, keys), schedule.span
-    if how == "blocks":
-        assert span is not None
-        queries, keys = -(-queries // span) * span, span
-    if how == "bands":
-        assert span is not None
-        queries, keys = -(-queries // wide_of(span)) * wide_of(span), wide_of(span) + span - 1
-    return attention_flops(heads * queries * keys, key, value)
+    how, span, scores = form(schedule, queries, keys), schedule.span, queries * keys
+    if span is not None and how == "blocks":
+        scores = -(-queries // span) * span * span
+    if span is not None and how == "bands":
+        scores = scores_in_bands(queries, span)
+    return attention_flops(heads * scores, key, value)
 
 
 def attention_flops(scores: int, key: int, value: int) -> Flops:

@@ -122,7 +122,7 @@ def backward(
         if by_held is not None and piece.opened_by == number:
             by_state, by_held = by_state.add_(by_held), None  # type: ignore[union-attr]
         store(found, [out[number] for out in outs], rows.seen(number), rows.text.one)
-    if into[6] is not None:
+    if into[6] is not None and by_state is not None:
         into[6][rows.rows] = by_state
 
 

@@ -31,14 +31,19 @@ PLAIN = Course()
 
 
 def each(change: Callable[[Tensor], Tensor], gates: Any) -> Any:
-    """The same change to every gate there is.  A nonlinear rule may bring a named tuple of its own."""
-    return type(gates)(*(None if gate is None else change(gate) for gate in gates))
+    """The same change to every gate there is, once for two that are one; a nonlinear rule may bring its own tuple."""
+    made = {id(gate): change(gate) for gate in {id(gate): gate for gate in gates if gate is not None}.values()}
+    return type(gates)(*(None if gate is None else made[id(gate)] for gate in gates))
 
 
 def joined(first: Any, second: Any) -> Any:
-    """One after the other in time."""
+    """One after the other in time; two that are one in both stay one."""
+    made: dict[tuple[int, int], Tensor] = {}
+    for a, b in zip(first, second, strict=True):
+        if a is not None and (id(a), id(b)) not in made:
+            made[id(a), id(b)] = torch.cat([a, b], 2)
     pairs = zip(first, second, strict=True)
-    return type(first)(*(None if a is None else torch.cat([a, b], 2) for a, b in pairs))
+    return type(first)(*(None if a is None else made[id(a), id(b)] for a, b in pairs))
 
 
 def linear_step(state: Tensor, k: Tensor, v: Tensor, gates: Gates) -> Tensor:

@@ -82,7 +82,7 @@ class Bands:
         bias = self.usual if usual else self.hidden(row, some)
         queries, keys = self.own(self.q, row, some), self.windows(self.k, row, some)
         torch.baddbmm(bias, queries, keys.mT, alpha=self.scale, out=scores)
-        return torch.softmax(scores, -1, out=weights)  # type: ignore[call-overload]
+        return torch.softmax(scores, -1, out=weights)
 
     def hidden(self, row: int, some: slice, t: Tensor | None = None) -> Tensor:
         """0 where a query sees a key, else -inf.  [n, wide, reach]."""

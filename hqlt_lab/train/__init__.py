@@ -10,6 +10,7 @@ schedule      the learning rate
 watch         what happens after a step: log, validate, save, stop
 score         accuracy by counting
 guard         loss or gradient are no longer numbers
+heap          freed memory stays for the next step
 interrupt     the run is asked to stop
 progress      how far a run has come
 checkpoints   saved whole or not at all

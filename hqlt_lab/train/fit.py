@@ -21,6 +21,7 @@ from hqlt_lab.train.batches import check_shares
 from hqlt_lab.train.checkpoints import BEST, read, start_from, tidy
 from hqlt_lab.train.claim import claim, held
 from hqlt_lab.train.guard import Diverged, keep_batch
+from hqlt_lab.train.heap import keep_freed_memory
 from hqlt_lab.train.learner import Learner
 from hqlt_lab.train.outcome import Outcome, Status, read_outcome
 from hqlt_lab.train.progress import Metrics, Record
@@ -49,6 +50,7 @@ def fit_here(cell: Cell, folder: Path, record: Record = ignore) -> Outcome:
 @quiet()
 def train(cell: Cell, folder: Path, record: Record) -> Outcome:
     """Go on from where the folder is."""
+    keep_freed_memory()
     task = build("task", cell.task)
     check_shares(cell, task)
     start = start_from(folder, cell)

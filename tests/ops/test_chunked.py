@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from hqlt_lab.ops.chunked import chunked
 from hqlt_lab.ops.recurrent import recurrent
-from hqlt_lab.ops.steps import Course, Gates, each
+from hqlt_lab.ops.steps import Course, Gates, each, joined
 
 GATES = {
     "add": (),
@@ -154,3 +154,12 @@ def test_no_steps_are_lost_between_two_calls():
     second, state = chunked(*(x[:, :, 10:] for x in (q, k, v)), each(lambda g: g[:, :, 10:], gates), state)
     torch.testing.assert_close(torch.cat([first, second], 2), whole)
     torch.testing.assert_close(state, last)
+
+
+def test_what_erases_and_writes_stays_one_on_its_way():
+    """Twice the same numbers would be computed twice."""
+    beta, log_keep = torch.rand(2, 3, 5), -torch.rand(2, 3, 5)
+    gates = Gates(log_keep, beta, beta)
+    for made in (each(torch.clone, gates), joined(gates, gates)):
+        assert made.erase is made.write and made.log_keep is not made.erase
+    assert torch.equal(joined(gates, gates).erase, torch.cat([beta, beta], 2))

@@ -109,7 +109,7 @@ def test_a_changed_file_changes_the_hash(tmp_path):
     [
         (0, {}, {"scan": "chunked", "attention": "dense"}),
         (0, {"timing": {"name": "synchronous", "window": None}}, {"scan": "chunked", "attention": "causal"}),
-        (0, {"timing": {"name": "synchronous", "window": 4}}, {"scan": "chunked", "attention": "bands"}),
+        (0, {"timing": {"name": "synchronous", "window": 4}}, {"scan": "chunked", "attention": "dense"}),
         (0, {"timing": {"name": "delayed_chunk", "window": 4}}, {"scan": "chunked", "attention": "blocks"}),
         (2, {}, {"scan": "recurrent", "attention": "dense"}),
         (4, {}, {"scan": "none", "attention": "dense"}),
