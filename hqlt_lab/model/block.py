@@ -10,6 +10,7 @@ from hqlt_lab.model.config import ModelConfig
 from hqlt_lab.model.layout import Places
 from hqlt_lab.model.memory import HybridMemory, ToResidual
 from hqlt_lab.model.state import MemoryState
+from hqlt_lab.ops.swiglu import swiglu
 
 
 class SwiGlu(nn.Module):
@@ -23,6 +24,8 @@ class SwiGlu(nn.Module):
         self.down = ToResidual(inner, width, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
+        if self.gate.bias is None:
+            return swiglu(x, self.gate.weight, self.up.weight, self.down.weight)
         return self.down(F.silu(self.gate(x)) * self.up(x))
 
 

@@ -4,8 +4,11 @@
     steps        one step's three numbers: keep, erase, write
     recurrent    the truth: one step at a time, in any dtype
     chunked      the speed: the same function, chunk-parallel
+    pieces, fading, chunk, chunk_backward, text, scan      what it is made of, from the cuts to the operator
     attention    softmax under a schedule, at the cost of its window
-    flops        what both compute, counted from shapes
+    windowed     the same for a window on a CPU, in the cache
+    swiglu       a gated MLP on a CPU, in the cache
+    flops        what they compute, counted
 
 Layouts: q [B, H, T, K]; k, v [B, H, T * writes, K|V], a token's writes next to each other; gates [B, H, T * writes];
 state [B, H, K, V], the transpose of the papers' S, so that a read is `q @ state`.

@@ -44,9 +44,11 @@ def form(schedule: Schedule, queries: int, keys: int, placed: bool = False) -> F
     span, whole = schedule.span, keys == queries and not placed
     if whole and (span is None or (schedule.block is None and span >= queries)):
         return "causal"
-    if whole and schedule.block == span and keys > schedule.block:
+    if span is None:
+        return "dense"
+    if whole and schedule.block == span < keys:
         return "blocks"
-    return "dense" if span is None or queries * keys <= scores_in_bands(queries, span) else "bands"
+    return "dense" if queries * keys <= scores_in_bands(queries, span) else "bands"
 
 
 def wide_of(span: int) -> int:

@@ -23,6 +23,7 @@ from hqlt_lab.ops.attention import form, scores_in_bands
 from hqlt_lab.ops.pieces import Cuts
 from hqlt_lab.ops.scan import scan, scan_backward
 from hqlt_lab.ops.schedule import Schedule
+from hqlt_lab.ops.swiglu import in_blocks, in_blocks_backward
 from hqlt_lab.ops.windowed import bands, bands_backward
 
 
@@ -114,6 +115,8 @@ def teach_torch() -> None:
         (scan_backward, of_scan_backward),
         (bands, of_bands),
         (bands_backward, of_bands_backward),
+        (in_blocks, of_swiglu),
+        (in_blocks_backward, of_swiglu_backward),
     )
     for operator, formula in formulas:
         packet = operator._opoverload._overloadpacket
@@ -144,3 +147,12 @@ def of_bands_backward(*shapes: Any, **__: Any) -> int:
 
 def in_bands(q: Any, k: Any, v: Any, wide: int) -> Flops:
     return attention_flops(q[0] * q[1] * q[2] * (wide + k[2] - q[2]), q[3], v[3])
+
+
+def of_swiglu(x: Any, gate: Any, *_: Any, **__: Any) -> int:
+    return 2 * x[0] * 3 * gate[0] * gate[1]
+
+
+def of_swiglu_backward(by_y: Any, x: Any, gate: Any, *_: Any, **__: Any) -> int:
+    """As of three linear maps; that two of them are computed again is a matter of this one way to do it."""
+    return 2 * of_swiglu(x, gate)

@@ -9,7 +9,7 @@ from hqlt_lab.ops.chunk import Chunk
 from hqlt_lab.ops.fading import Fading, Vectors, fading, vectors, visible
 from hqlt_lab.ops.pieces import Cuts
 
-CACHED = 2**16  # numbers of a matrix that is worked on: rows times writes times channels
+CACHED = 2**19  # numbers of a matrix that is worked on, rows times writes times channels: 2 MB
 Gate = Tensor | None
 
 
