@@ -58,13 +58,12 @@ def same_states(where: str, model: SequenceModel, state: State, alone: list[Stat
     for row, expected in enumerate(alone):
         mine = select_rows(state, torch.tensor([row]))
         for memory, one, other in zip(model.memories, mine, expected or mine, strict=True):
-            fields = zip(tensors(one), tensors(other), strict=True)
-            for got, want in fields:
+            if len(tensors(one)) != len(tensors(other)):
+                raise Broken(f"{where}the state of row {row} has other fields.")
+            for got, want in zip(tensors(one), tensors(other), strict=True):
                 if memory.room is None and want.dim() > 2:  # as long as the longest row's
                     want = last(want, got.shape[2]) if want.shape[2] <= got.shape[2] else want
                 same(f"{where}the state of row {row}", got, want if expected else torch.zeros_like(got))
-            if len(tensors(one)) != len(tensors(other)):
-                raise Broken(f"{where}the state of row {row} has other fields.")
 
 
 def reads_like_each_alone(

@@ -79,10 +79,21 @@ def spread_out(x: Tensor, layout: Layout, order: Tensor) -> Tensor:
 
 
 def check_layout(x: Tensor, layout: Layout | None) -> None:
-    """A sentence unless both fields fit the text x [B, T, ...]."""
-    for name, given in zip(Layout._fields, layout or (), strict=False):
-        if given is not None and (given.dtype != torch.bool or given.shape != x.shape[:2]):
-            raise ValueError(
-                f"layout.{name}: bool {list(x.shape[:2])} is needed, as the text is, "
-                f"got {str(given.dtype).removeprefix('torch.')} {list(given.shape)}."
-            )
+    """Sentences unless both fields fit the text x [B, T, ...]."""
+    if layout is not None and not isinstance(layout, Layout):
+        raise ValueError(f"layout: a Layout(real, starts) is needed, got {type(layout).__name__}.")
+    needed = f"bool {list(x.shape[:2])} is needed, as the text is"
+    complaints = [
+        f"layout.{name}: {needed}, got {described(given)}."
+        for name, given in zip(Layout._fields, layout or Layout(), strict=True)
+        if given is not None and described(given) != f"bool {list(x.shape[:2])}"
+    ]
+    if complaints:
+        raise ValueError("\n".join(complaints))
+
+
+def described(given: object) -> str:
+    """Type and shape of a tensor, or the type of what is none."""
+    if not isinstance(given, Tensor):
+        return type(given).__name__
+    return f"{str(given.dtype).removeprefix('torch.')} {list(given.shape)}"

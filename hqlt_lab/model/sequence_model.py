@@ -16,7 +16,7 @@ from hqlt_lab.model.config import ModelConfig, model_config
 from hqlt_lab.model.initialise import initialise
 from hqlt_lab.model.layout import Layout, check_layout, closed_up, places_of, spread_out
 from hqlt_lab.model.memory import HybridMemory
-from hqlt_lab.model.state import State
+from hqlt_lab.model.state import State, check_state
 from hqlt_lab.registry import build
 
 
@@ -44,6 +44,7 @@ class SequenceModel(nn.Module):
     def forward(self, x: Tensor, state: State | None = None, layout: Layout | None = None) -> tuple[Tensor, State]:
         """Tokens [B, T] -> logits [B, T, vocabulary]; or vectors [B, T, width] -> the same."""
         check_layout(x, layout)
+        check_state(x, state, len(self.blocks))
         if self.embed is not None:
             # padding may be a number that is no token
             x = self.embed(x if layout is None or layout.real is None else x.masked_fill(~layout.real, 0))
@@ -53,6 +54,7 @@ class SequenceModel(nn.Module):
     def encode(self, x: Tensor, state: State | None = None, layout: Layout | None = None) -> tuple[Tensor, State]:
         """Embedded tokens to the vectors that the head reads, which are 0 at padding."""
         check_layout(x, layout)
+        check_state(x, state, len(self.blocks))
         if x.shape[1] == 0:
             raise ValueError("The text has no tokens.")
         if layout is None or layout.real is None:

@@ -55,7 +55,21 @@ State = tuple[MemoryState, ...]  # a model's, layer by layer
 
 def select_rows(state: State, rows: Tensor) -> State:
     """The state of these rows, an index [N] into the batch: reordered, dropped, repeated."""
+    if not isinstance(rows, Tensor) or rows.dim() != 1:
+        raise ValueError("rows: a tensor [N] of row numbers is needed, such as torch.tensor([1, 0]).")
     return _indexed(state, rows)
+
+
+def check_state(x: Tensor, state: Any, layers: int) -> None:
+    """A sentence unless this is what a model of so many layers gave, for as many rows as the text x [B, ...] has."""
+    if state is None:
+        return
+    if not isinstance(state, tuple) or not all(isinstance(layer, MemoryState) for layer in state):
+        raise ValueError(f"state: what the model gave with its last answer is needed, got {type(state).__name__}.")
+    if len(state) != layers:
+        raise ValueError(f"state: it is of a model with {len(state)} layers, and this one has {layers}.")
+    if len(state[0].count) != len(x):
+        raise ValueError(f"state: it is of {len(state[0].count)} rows, and the text has {len(x)}. See select_rows.")
 
 
 def _indexed(tree: Any, rows: Tensor) -> Any:

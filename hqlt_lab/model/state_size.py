@@ -1,6 +1,6 @@
 """How many bytes a layer remembers, declared without running it.
 
-    ring     room * writes * heads * (K + V)      raw keys and values; room = window, or context without one
+    ring     room * writes * heads * (K + V)      raw keys and values; room = all that softmax sees or that waits
     gates    room * writes * heads * gates        only where they wait or travel
     fw       heads * K * V'                       float32 at least; V' = V, one more with a normaliser
     conv     (taps - 1) * channels of q, k and v

@@ -4,10 +4,11 @@
 
 `attend_dense` is the truth, one mask over everything.  `attend` picks the cheapest form that does the same: a block
 folds into the batch; a window is cut into bands of queries, each against the keys its window can reach, all at once or
-on a CPU a few at a time (`windowed`).  Keys may
-begin before the queries: `k` holds the tokens in the cache, then those of `q`.  `place` [B, T] says how many tokens of
-its document each query has before it: a key i - j back from query i is at place_i - (i - j), and where that is
-negative it is of another document, or a place in the cache where no token ever was.  Neither is looked at.
+on a CPU a few at a time (`windowed`).
+
+Keys may begin before the queries: `k` holds the tokens in the cache, then those of `q`.  `place` [B, T] says how many
+tokens of its document each query has before it: a key i - j back from query i is at place_i - (i - j), and where that
+is negative it is of another document, or a place in the cache where no token ever was.  Neither is looked at.
 """
 
 from typing import Literal
@@ -17,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hqlt_lab.ops.schedule import Schedule
+from hqlt_lab.ops.steps import forward_mode
 from hqlt_lab.ops.windowed import windowed
 
 Form = Literal["causal", "dense", "blocks", "bands"]
@@ -32,7 +34,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, schedule: Schedule, place: Tensor | 
             return attend_dense(q, k, v, schedule, place)
         case "blocks":
             return _attend_blocks(q, k, v, schedule)
-        case "bands" if q.device.type == "cpu" and q.dtype in (torch.float32, torch.float64):
+        case "bands" if in_cache(q):
             assert schedule.span is not None
             return windowed(q, k, v, schedule, place, wide_of(schedule.span))
         case "bands":
@@ -49,6 +51,11 @@ def form(schedule: Schedule, queries: int, keys: int, placed: bool = False) -> F
     if whole and schedule.block == span < keys:
         return "blocks"
     return "dense" if queries * keys <= scores_in_bands(queries, span) else "bands"
+
+
+def in_cache(q: Tensor) -> bool:
+    """Whether bands are taken a few at a time."""
+    return q.device.type == "cpu" and q.dtype in (torch.float32, torch.float64) and not forward_mode()
 
 
 def wide_of(span: int) -> int:

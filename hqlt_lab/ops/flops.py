@@ -126,13 +126,13 @@ def teach_torch() -> None:
 
 def of_scan(*shapes: Any, **__: Any) -> int:
     q, k, v, _, erase, _, state, _, hold, chunk, *_rest = shapes
-    cuts = Cuts(q[2], k[2] // q[2], hold or None, chunk)
+    cuts = Cuts.of(q, k, hold, chunk)
     return scan_flops(cuts, q[0] * q[1], k[3], v[3], erase is not None, state is None)
 
 
 def of_scan_backward(*shapes: Any, **__: Any) -> int:
     (_, by_last, q, k, v, _, erase), (hold, chunk, _, empty) = shapes[:7], shapes[-4:]
-    cuts = Cuts(q[2], k[2] // q[2], hold or None, chunk)
+    cuts = Cuts.of(q, k, hold, chunk)
     return scan_backward_flops(cuts, q[0] * q[1], k[3], v[3], erase is not None, empty, by_last is not None)
 
 

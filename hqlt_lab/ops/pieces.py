@@ -4,6 +4,7 @@ Without `hold` the cuts are as even as can be.  With it, a chunk holds whole str
 chunk is cut by itself, and all its pieces read the state before the first of them.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -30,15 +31,32 @@ class Cuts:
     hold: int | None
     chunk: int
 
+    @classmethod
+    def of(cls, q: Sequence[int], k: Sequence[int], hold: int, chunk: int) -> "Cuts":
+        """From the shapes of q [B, H, T, K] and k [B, H, T * writes, K]; hold 0 is none."""
+        return cls(q[2], k[2] // q[2], hold or None, chunk)
+
+    @property
+    def room(self) -> int:
+        """Tokens of a chunk, at most."""
+        return max(self.chunk // self.writes, 1)
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """How many chunks, and the writes of the largest; by arithmetic alone where torch.compile may ask."""
+        if self.hold is not None:
+            return len(self.pieces), max(self.sizes) * self.writes
+        size = even_size(self.tokens, 1, self.room)
+        return -(-self.tokens // size), size * self.writes
+
     @cached_property
     def pieces(self) -> list[Piece]:
-        room = max(self.chunk // self.writes, 1)
-        if self.hold is None or self.hold <= room:
-            spans = even(self.tokens, self.hold or 1, room)
+        if self.hold is None or self.hold <= self.room:
+            spans = even(self.tokens, self.hold or 1, self.room)
             return [Piece(*span, number, True) for number, span in enumerate(spans)]
         pieces: list[Piece] = []
         for stretch in range(0, self.tokens, self.hold):
-            first, spans = len(pieces), even(min(self.hold, self.tokens - stretch), 1, room)
+            first, spans = len(pieces), even(min(self.hold, self.tokens - stretch), 1, self.room)
             pieces += [Piece(stretch + start, stretch + stop, first, False) for start, stop in spans]
         return pieces
 
@@ -46,11 +64,6 @@ class Cuts:
     def sizes(self) -> list[int]:
         """Tokens of each chunk."""
         return [piece.stop - piece.start for piece in self.pieces]
-
-    @property
-    def widest(self) -> int:
-        """Writes of the largest chunk."""
-        return max(self.sizes) * self.writes
 
     def split(self, x: Tensor | None, per_token: int = 1) -> list[Tensor | None]:
         """The chunks of [R, T * per_token, ..]."""
@@ -75,6 +88,11 @@ class Cuts:
 
 def even(tokens: int, step: int, room: int) -> list[tuple[int, int]]:
     """Spans of equal length, a multiple of `step` and at most `room`; the last may be shorter."""
-    count = -(-tokens // (room // step * step))
-    size = -(-tokens // (count * step)) * step
+    size = even_size(tokens, step, room)
     return [(start, min(start + size, tokens)) for start in range(0, tokens, size)]
+
+
+def even_size(tokens: int, step: int, room: int) -> int:
+    """Their length."""
+    count = -(-tokens // (room // step * step))
+    return -(-tokens // (count * step)) * step

@@ -1,13 +1,14 @@
 """The chunk-parallel scan and its backward, each one operator to torch.
 
-torch.compile would unroll the loop over chunks otherwise.  There is no second derivative; `recurrent` has one.
+torch.compile would unroll the loop over chunks otherwise.  Only `backward` knows it: for a second derivative, and for
+torch.func, there is `recurrent`.
 
 Kept for backwards, per token and head: what was recalled (V numbers), the solved system (a chunk) and the state before
 each chunk (K V / chunk).  All else is computed again, so memory is linear in the text: with 64 channels and chunks of
 64 as much as q, k and v take.
 """
 
-from typing import Any, Optional
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,10 +17,8 @@ from hqlt_lab.ops.chunk import Buffers, Solved, carry, read, solve
 from hqlt_lab.ops.chunk_backward import Backward, States
 from hqlt_lab.ops.fading import to_log_keeps
 from hqlt_lab.ops.pieces import Cuts
+from hqlt_lab.ops.steps import Maybe
 from hqlt_lab.ops.text import Rows, Text
-
-# the schema of an operator is read from these annotations, which know Optional but no bar
-Maybe = Optional[Tensor]  # noqa: UP045
 
 
 @torch.library.custom_op("hqlt::scan", mutates_args=())
@@ -38,7 +37,7 @@ def scan(
     keep: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Reads, the last state, and what backwards needs: the states, what was recalled, the inverses."""
-    text = Text(q, k, v, (log_keep, erase, write), starts, one, cuts_of(q, k, hold, chunk))
+    text = Text(q, k, v, (log_keep, erase, write), starts, one, Cuts.of(q.shape, k.shape, hold, chunk))
     shapes = outputs(q, k, v, erase, text.cuts, keep)
     reads, _, _, recalled, inverses = made = [text.q.new_empty(shape) for shape in shapes]
     states = text.q.new_empty(len(text.cuts.pieces) + 1, len(text.q), k.shape[3], v.shape[3])
@@ -66,6 +65,7 @@ def forward(rows: Rows, states: Tensor, empty: bool, reads: Tensor, kept: tuple[
         if kept is not None and solved is not None:
             recalled[number].copy_(solved.recalled)  # type: ignore[union-attr]
             inverses[number][..., : new.shape[1]].copy_(solved.inverse)  # type: ignore[index]
+            inverses[number][..., new.shape[1] :] = 0.0  # type: ignore[index]  # what is given out is defined
 
 
 @torch.library.custom_op("hqlt::scan_backward", mutates_args=())
@@ -88,7 +88,7 @@ def scan_backward(
     empty: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Gradients of q, k, v, the three gates and the first state; an empty tensor where there is no such input."""
-    text = Text(q, k, v, (log_keep, erase, write), starts, one, cuts_of(q, k, hold, chunk))
+    text = Text(q, k, v, (log_keep, erase, write), starts, one, Cuts.of(q.shape, k.shape, hold, chunk))
     inputs = (q, k, v, log_keep, erase, write, None if empty else states[0].unflatten(0, q.shape[:2]))
     grads = tuple(q.new_empty(0 if x is None else x.shape) for x in inputs)
     if by_reads is None:
@@ -133,30 +133,28 @@ def store(found: Backward, outs: list[Maybe], seen: Tensor | None, one: bool) ->
         by_erase, by_write = by_erase.add_(by_write), None
     by_keep = None if found.fade is None else to_log_keeps(*found.fade, seen)
     for out, grad in zip(outs, (found.by_q, found.by_k, found.by_v, by_keep, by_erase, by_write), strict=True):
+        assert (out is None) == (grad is None)
         if out is not None and grad is not None:
             out.copy_(grad)
-
-
-def cuts_of(q: Tensor, k: Tensor, hold: int, chunk: int) -> Cuts:
-    return Cuts(q.shape[2], k.shape[2] // q.shape[2], hold or None, chunk)
 
 
 def outputs(q: Tensor, k: Tensor, v: Tensor, erase: Maybe, cuts: Cuts, keep: bool) -> list[tuple[int, ...]]:
     """The shapes of what `scan` gives."""
     (batch, heads), rows, values = q.shape[:2], q.shape[0] * q.shape[1], v.shape[3]
+    count, widest = cuts.extent
     kept = keep and erase is not None
     return [
         (batch, heads, q.shape[2], values),
         (batch, heads, k.shape[3], values),
-        (len(cuts.pieces) + 1, rows, k.shape[3], values) if keep else (0,),
+        (count + 1, rows, k.shape[3], values) if keep else (0,),
         (rows, k.shape[2], values) if kept else (0,),
-        (rows, k.shape[2], cuts.widest) if kept else (0,),
+        (rows, k.shape[2], widest) if kept else (0,),
     ]
 
 
 @scan.register_fake
 def _(q, k, v, log_keep, erase, write, state, starts, hold, chunk, one, keep):  # type: ignore[no-untyped-def]
-    return tuple(q.new_empty(shape) for shape in outputs(q, k, v, erase, cuts_of(q, k, hold, chunk), keep))
+    return tuple(q.new_empty(shape) for shape in outputs(q, k, v, erase, Cuts.of(q.shape, k.shape, hold, chunk), keep))
 
 
 @scan_backward.register_fake

@@ -5,10 +5,13 @@ S_t = alpha_t S_{t-1} (I - epsilon_t k_t k_t^T) + omega_t v_t k_t^T            r
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 import torch
 from torch import Tensor
+
+# operators' schemas are read from annotations, which know Optional but no bar
+Maybe = Optional[Tensor]  # noqa: UP045
 
 
 class Gates(NamedTuple):
@@ -54,6 +57,11 @@ def linear_step(state: Tensor, k: Tensor, v: Tensor, gates: Gates) -> Tensor:
         state = state * log_keep.exp()
     new = k * v if write is None else write * k * v
     return state + new if erase is None else state + new - erase * k * (k.mT @ state)
+
+
+def forward_mode() -> bool:
+    """Whether derivatives are taken forwards: an operator of our own would drop them without a word."""
+    return bool(torch.autograd.forward_ad._current_level >= 0)
 
 
 def no_autocast(tensor: Tensor) -> AbstractContextManager[Any]:

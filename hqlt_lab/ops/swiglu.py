@@ -13,6 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from hqlt_lab.ops.steps import forward_mode
+
 CACHED = 2**19  # numbers of a wide matrix that is worked on
 
 
@@ -26,7 +28,8 @@ def swiglu(x: Tensor, gate: Tensor, up: Tensor, down: Tensor) -> Tensor:
 def pays(x: Tensor, inner: int) -> bool:
     """Whether the wide matrices are too large for the cache; under autocast torch chooses what is computed how."""
     large, exact = x[..., 0].numel() * inner > CACHED, x.dtype in (torch.float32, torch.float64)
-    return large and exact and x.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
+    plain = torch.is_autocast_enabled("cpu") or forward_mode()
+    return large and exact and x.device.type == "cpu" and not plain
 
 
 class Blocks:

@@ -8,9 +8,9 @@ from torch import Tensor
 from hqlt_lab.ops.chunk import Chunk
 from hqlt_lab.ops.fading import Fading, Vectors, fading, vectors, visible
 from hqlt_lab.ops.pieces import Cuts
+from hqlt_lab.ops.steps import Maybe
 
 CACHED = 2**19  # numbers of a matrix that is worked on, rows times writes times channels: 2 MB
-Gate = Tensor | None
 
 
 class Text:
@@ -21,7 +21,7 @@ class Text:
         q: Tensor,
         k: Tensor,
         v: Tensor,
-        gates: tuple[Gate, Gate, Gate],
+        gates: tuple[Maybe, Maybe, Maybe],
         starts: Tensor | None,
         one: bool,
         cuts: Cuts,
@@ -35,7 +35,7 @@ class Text:
     def groups(self) -> "Iterator[Rows]":
         """Rows that are in the cache together; on other devices than a CPU, all of them."""
         rows, channels = len(self.q), max(self.k.shape[2], self.v.shape[2])
-        step = rows if self.q.device.type != "cpu" else max(CACHED // (self.cuts.widest * channels), 2)
+        step = rows if self.q.device.type != "cpu" else max(CACHED // (self.cuts.extent[1] * channels), 2)
         return (Rows(self, slice(start, min(start + step, rows))) for start in range(0, rows, step))
 
     @cached_property

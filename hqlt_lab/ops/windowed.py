@@ -1,8 +1,8 @@
 """Softmax over a window on a CPU: bands of queries, a few at a time, in buffers that stay in the cache.
 
 A band of `wide` queries reaches the `wide + span - 1` keys that end with its last query.  Neighbouring bands of one row
-are one batched product, whose windows of keys overlap in memory; nothing is copied.  Backwards the scores are computed
-again, so that nothing of the size T * window is ever kept:
+are one batched product, whose windows of keys overlap in memory.  Backwards the scores are computed again, so that
+nothing of the size T * window is ever kept: the answer, and q, k, v filled up to whole bands.
 
     P = softmax(q k^T / sqrt(K) + hidden)      o = P v
     dv = P^T do        dS = P (do v^T - do . o)        dq = dS k / sqrt(K)        dk = dS^T q / sqrt(K)
@@ -11,16 +11,16 @@ Forward and backward are one operator each: torch.compile would unroll the loops
 """
 
 from collections.abc import Iterator
-from typing import Any, Optional
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from hqlt_lab.ops.schedule import Schedule
+from hqlt_lab.ops.steps import Maybe
 
 CACHED = 2**17  # scores that are worked on at once
-Maybe = Optional[Tensor]  # noqa: UP045
 
 
 def windowed(q: Tensor, k: Tensor, v: Tensor, schedule: Schedule, place: Tensor | None, wide: int) -> Tensor:

@@ -172,3 +172,20 @@ def test_the_answer_without_a_layout_is_the_answer_with_an_empty_one():
 def test_a_layout_that_does_not_fit_is_refused(layout, says):
     with pytest.raises(ValueError, match=says):
         model_of()(noise(2, 5, 8), layout=layout)
+
+
+def test_what_is_no_layout_or_no_state_of_this_text_is_refused_with_a_sentence():
+    model, other = build_model(**SMALL, layers=1), build_model(**SMALL, layers=2)
+    x = torch.randn(2, 5, 8)
+    _, state = model(x)
+    for given, told in (
+        ({"layout": (None,)}, "a Layout\\(real, starts\\) is needed, got tuple"),
+        ({"layout": Layout(starts=[[True]])}, "layout.starts: bool \\[2, 5\\] is needed, as the text is, got list"),
+        ({"state": Layout()}, "state: what the model gave with its last answer is needed, got Layout"),
+        ({"state": other(x)[1]}, "of a model with 2 layers, and this one has 1"),
+        ({"state": select_rows(state, torch.tensor([0]))}, "of 1 rows, and the text has 2"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            model(x, **given)
+    with pytest.raises(ValueError, match="a tensor \\[N\\] of row numbers"):
+        select_rows(state, torch.tensor(1))

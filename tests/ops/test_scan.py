@@ -4,6 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from hqlt_lab.model.sequence_model import build_model
+from hqlt_lab.ops.attention import attend
 from hqlt_lab.ops.chunked import CHUNK, chunked
 from hqlt_lab.ops.recurrent import recurrent
 from hqlt_lab.ops.scan import scan
@@ -63,6 +65,10 @@ def test_the_operators_are_what_torch_expects_of_operators():
     checks = ("test_schema", "test_autograd_registration", "test_faketensor")
     torch.library.opcheck(scan, (*inputs, None, state, starts, 0, 16, True, True), test_utils=checks)
     torch.library.opcheck(scan, (*inputs[:3], None, None, None, None, None, 32, 16, True, True), test_utils=checks)
+    uneven = [x.detach().requires_grad_() for x in example(151)[:3]]
+    beta = torch.rand(2, 2, 151, dtype=torch.float64, requires_grad=True)
+    arguments = (*uneven, None, beta, None, None, None, 3, 64, True, True)
+    torch.library.opcheck(scan, arguments, test_utils=(*checks, "test_aot_dispatch_dynamic"))
     place = torch.arange(64)[None].expand(2, -1)
     q, k, v = (torch.randn(2, 2, length, 4, requires_grad=True) for length in (64, 68, 68))
     torch.library.opcheck(bands, (q, k, v, place, 32, 0, 5, 0), test_utils=checks)
@@ -105,3 +111,45 @@ def test_what_is_kept_for_backwards_is_linear_in_the_text_and_as_stated():
     solved = tokens * (size + CHUNK)  # what was recalled, and the inverses
     states = (tokens // CHUNK + 1) * size * size
     assert sum(kept.values()) == 4 * (given + solved + states)
+
+
+def test_torch_compile_makes_one_graph_for_all_lengths():
+    torch.compiler.reset()
+    graphs = []
+
+    def look(graph, _):
+        graphs.append(graph)
+        return graph
+
+    model = build_model(vocabulary=11, width=16, heads=2, layers=1, mixer="fw_only")
+    compiled = torch.compile(model, backend=look)
+    for tokens in (80, 81, 100, 130, 300):
+        words = torch.randint(0, 11, (2, tokens))
+        torch.testing.assert_close(compiled(words)[0], model(words)[0])
+    assert len(graphs) <= 2  # the first length, and all others
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+def test_forward_derivatives_are_those_of_the_slow_truth():
+    q, k, v, gates = (*(x.detach() for x in example(70)[:3]), Gates())
+
+    def tangent(work):
+        return torch.func.jvp(work, (q,), (torch.ones_like(q),))[1]
+
+    torch.testing.assert_close(
+        tangent(lambda q: chunked(q, k, v, gates)[0]), tangent(lambda q: recurrent(q, k, v, gates)[0])
+    )
+    hidden = ~Schedule(window=5).softmax_sees(70)
+    torch.testing.assert_close(
+        tangent(lambda q: attend(q, k, v, Schedule(window=5))),
+        tangent(lambda q: (q @ k.mT / 2).masked_fill(hidden, -torch.inf).softmax(-1) @ v),
+    )
+
+
+def test_what_stands_where_no_token_is_does_not_matter():
+    q, k, v, gates = example(70)
+    real = torch.ones(2, 70, dtype=torch.bool)
+    real[0, 3:9] = False
+    holes = (~real)[:, None, :, None]
+    one = chunked(q, k.masked_fill(holes, torch.nan), v.masked_fill(holes, torch.nan), gates, None, Course(real=real))
+    torch.testing.assert_close(one, recurrent(q, k, v, gates, None, Course(real=real)))
