@@ -29,6 +29,7 @@ from hqlt_lab.ops.steps import Gates
 from hqlt_lab.train.heap import keep_freed_memory
 
 Run = Callable[[], Any]
+TURN = 0.25  # seconds
 
 
 class Row(NamedTuple):
@@ -45,14 +46,19 @@ class Row(NamedTuple):
 
 
 def best(rounds: int, *runs: Run) -> list[float]:
-    """Seconds of each, the best of several rounds in turns."""
+    """Seconds of each, the best of several rounds in turns; in a turn, what is quick is run for a quarter second."""
     times: list[list[float]] = [[] for _ in runs]
-    for turn in range(rounds + 1):
+    for run in runs:
+        run()  # warms up
+    for _ in range(rounds):
         for run, taken in zip(runs, times, strict=True):
-            start = time.perf_counter()
-            run()
-            if turn:  # the first round warms up
+            until = time.perf_counter() + TURN
+            while True:
+                start = time.perf_counter()
+                run()
                 taken.append(time.perf_counter() - start)
+                if time.perf_counter() > until:
+                    break
     return [min(taken) for taken in times]
 
 
@@ -116,12 +122,12 @@ def scans(rounds: int) -> list[Row]:
     ours, theirs = best(max(rounds // 2, 1), step(delta, long), step(of_transformers, long))
     rows.append(Row("delta scan B1 H4 T16384 D64: transformers' time", theirs / ours, "at least", 12.0))
     matrix = torch.randn(2048, 2048)
-    ours, product = best(3 * rounds, step(delta, wide), lambda: matrix @ matrix)
+    ours, product = best(rounds, step(delta, wide), lambda: matrix @ matrix)
     limit = 3 * 8 * 2048 * (8 * 32 * 128 + 6 * 128**2) / (2 * 2048**3 / product)
     rows.append(Row("delta scan B1 H8 T2048 D128: time against the matmul limit", ours / limit, "at most", 2.3))
     short, very_long = step(delta, text(1, 4, 2048, 64)), step(delta, text(1, 4, 65536, 64))
-    few, much = best(rounds, lambda: [short() for _ in range(8)], very_long)
-    rows.append(Row("delta scan: cost per token, T 65536 against 2048", much / (few * 4), "at most", 1.3))
+    few, much = best(rounds, short, very_long)
+    rows.append(Row("delta scan: cost per token, T 65536 against 2048", much / (few * 32), "at most", 1.3))
     return rows
 
 
@@ -149,7 +155,7 @@ def decoding(rounds: int) -> list[Row]:
 
         return run
 
-    near, far = best(3 * rounds, decode(1024), decode(65536))
+    near, far = best(rounds, decode(1024), decode(65536))
     small, large = (sum(x.nbytes for x in torch.utils._pytree.tree_leaves(states[n]) if x is not None) for n in states)
     return [
         Row("decoding at context 65536 against 1024: time per token", far / near, "at most", 1.1),
