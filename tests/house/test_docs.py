@@ -74,7 +74,8 @@ def small_world(tmp_path_factory):
 def typed(line, folder):
     """Type a command; the browser's server is left running for a moment, then Ctrl-C."""
     words = [str(Path(sys.executable).parent / "hqlt"), *shlex.split(line)[1:]]
-    with subprocess.Popen(words, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    told_by = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen(words, cwd=folder, preexec_fn=hear_ctrl_c, **told_by) as process:
         told = ""
         if words[1] == "ui":
             for said in process.stdout:
@@ -85,6 +86,11 @@ def typed(line, folder):
         told += process.communicate(timeout=300)[0]
     assert process.returncode == 0, f"{line}\n{told}"
     return told
+
+
+def hear_ctrl_c():
+    """Also where the tests run in the background, whose shell lets nothing of it hear Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @pytest.mark.slow
