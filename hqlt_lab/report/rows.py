@@ -14,6 +14,7 @@ from typing import Any
 from hqlt_lab.experiment.cell import digest
 from hqlt_lab.experiment.experiment import Experiment
 from hqlt_lab.experiment.settings import MeasureConfig
+from hqlt_lab.report.differences import Difference
 from hqlt_lab.report.statistics import Summary, summarise
 from hqlt_lab.study.choose import by_point, chosen_point
 from hqlt_lab.study.record import SETTLED, Record
@@ -31,6 +32,7 @@ class Row:
     records: Sequence[Record] = ()  # the cells of the chosen point
     seeds: int = 0  # how many such cells there will be
     summaries: Mapping[str, Summary] = field(default_factory=dict)  # by reported metric
+    differences: Mapping[str, Difference] = field(default_factory=dict)  # to the baseline, by reported metric
     point: Mapping[str, Any] | None = None  # tuned path -> chosen value; None: nothing to choose from yet
     points: int = 0  # tuned points that were tried
     cells: int = 0  # and cells that were spent on them
@@ -44,6 +46,14 @@ class Row:
     @property
     def parameters(self) -> int:
         return max((record.parameters for record in self.records), default=0)
+
+    @property
+    def state_bytes(self) -> int:
+        return max((record.state_bytes for record in self.records), default=0)
+
+    @property
+    def flops_per_token(self) -> float:
+        return max((record.flops_per_token for record in self.records), default=0.0)
 
     @property
     def tokens_per_second(self) -> float:

@@ -21,8 +21,9 @@ class Summary:
     median: float
     mad: float
     mean: float
-    low: float | None  # the 95 % t-interval of the mean; None: one seed has none
+    low: float | None  # a 95 % interval of the mean; None: nothing is known of its spread
     high: float | None
+    over: Literal["seeds", "examples"] = "seeds"  # what that interval generalises over
     best: float
     solved: tuple[int, int] | None = None  # how many of how many; None: nothing is called solved
 

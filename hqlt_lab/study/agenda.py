@@ -214,4 +214,6 @@ class Agenda:
         return [self.record(place) for place in self.places()]
 
 
-OUTCOME = ("step", "metrics", "seconds", "tokens_per_second", "parameters")
+OUTCOME = (
+    "step", "metrics", "seconds", "tokens_per_second", "parameters", "state_bytes", "flops_per_token", "errors",
+)  # fmt: skip

@@ -28,6 +28,9 @@ class Record:
     seconds: float = 0.0
     tokens_per_second: float = 0.0
     parameters: int = 0
+    state_bytes: int = 0  # that one row carries on after the longest training row
+    flops_per_token: float = 0.0  # of training
+    errors: Mapping[str, float] = field(default_factory=dict)  # standard error over test examples, by test metric
     code: Mapping[str, str] = field(default_factory=dict)  # source hashes: "lab", and each part as "kind name"
     changed: tuple[str, ...] = ()  # which of these sources are others today
     folder: Path = Path()  # its checkpoint, curves and log

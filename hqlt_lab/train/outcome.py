@@ -1,7 +1,7 @@
 """What came of a run, in a file that says it for good."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -21,6 +21,9 @@ class Outcome:
     seconds: float  # in all, over every attempt
     tokens_per_second: float  # while learning, padding included
     parameters: int
+    state_bytes: int = 0  # that one row carries on after the longest training row
+    flops_per_token: float = 0.0  # of training, products only, at the longest training row
+    errors: dict[str, float] = field(default_factory=dict)  # standard error over test examples, by test metric
     message: str = ""  # why it ended early, and what went wrong on the way
 
     def write(self, folder: Path) -> None:
