@@ -98,7 +98,8 @@ def stopped(told: Typed) -> NoReturn:
 def show(report: "Report") -> None:
     """The table, what to be careful about, and the answer."""
     console.print()
-    whole(report.terminal())
+    for table in report.terminal():
+        whole(table)
     for warning in report.warnings:
         console.print(f"[yellow]{escape(warning)}[/yellow]", soft_wrap=True)
     console.print(f"\n[bold]{escape(report.answer)}[/bold]", soft_wrap=True)
@@ -161,11 +162,15 @@ def report(
     runs: RunsOption = Path("runs"),
     markdown: Annotated[bool, typer.Option("--markdown", help="As Markdown.")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="As CSV, a line per arm and metric, in full precision.")] = False,
+    importance: Annotated[
+        bool, typer.Option("--importance", help="Also which hyper-parameter explains how much (fANOVA).")
+    ] = False,
 ) -> None:
     """The table of a study, what to be careful about, and the answer; also while it runs."""
     from hqlt_lab import api
 
     made = api.report(file, change=change or (), runs=runs)
+    made = made.with_importance() if importance else made
     if markdown or csv:
         print(made.markdown() if markdown else made.csv(), end="")
     else:

@@ -122,6 +122,10 @@ class MeasureConfig:
     """What stands for several seeds."""
     solved: float | None = None
     """The first reported metric counts as solved from here on; null: nothing is called solved."""
+    margin: float = 0.0
+    """The smallest difference to the baseline that is called better or worse, in units of the metric."""
+    interval: Literal["t", "bootstrap"] = "t"
+    """How the interval of a mean over seeds is made; the bootstrap needs 10 seeds, with fewer it is t."""
 
     def way(self, metric: str) -> Literal["maximize", "minimize"]:
         """Which way a reported metric is better: losses are small, accuracies large, whatever is selected on."""
@@ -130,6 +134,8 @@ class MeasureConfig:
         return "maximize" if metric.split("/")[1:2] and "accuracy" in metric else self.direction
 
     def __post_init__(self) -> None:
+        if self.margin < 0:
+            raise ConfigError(f"margin: at least 0 is needed, got {self.margin}.")
         if self.select.startswith("test/"):
             raise ConfigError(
                 f"select: {self.select!r} is a test metric, and selection never sees the test set. "

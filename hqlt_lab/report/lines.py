@@ -12,6 +12,11 @@ from hqlt_lab.report.rows import UNFINISHED, Row, reported
 
 NUMBERS = ("n", "median", "mad", "mean", "low", "high", "best")
 PUBLISHED = ("best", "median", "mad")
+DIFFERENCE = {
+    "baseline": "baseline", "n": "pairs", "mean": "difference", "low": "difference_low", "high": "difference_high",
+    "confidence": "difference_confidence", "p": "p_t", "permutation": "p_signs", "fisher": "p_solved",
+    "verdict": "verdict", "needed": "seeds_needed",
+}  # fmt: skip
 
 
 def csv_of(experiment: Experiment, rows: Sequence[Row]) -> str:
@@ -41,17 +46,26 @@ def line_of(row: Row, metric: str, experiment: Experiment) -> dict[str, Any]:
         **{word: summary.get(word) for word in NUMBERS},
         "solved": solved,
         "solved_of": of,
+        **difference_of(row, metric),
         **{f"published_{word}": published.get(word) for word in dict.fromkeys([*PUBLISHED, *published])},
         "seeds": row.seeds or "",
         **point_of(row, experiment.tune),
         "points_tried": row.points or "",
         "cells_tried": row.cells or "",
         "parameters": row.parameters or "",
+        "state_bytes": row.state_bytes or "",
+        "flops_per_token": row.flops_per_token or "",
         "tokens_per_second": row.tokens_per_second or "",
         "fewest_steps": low,
         "most_steps": high,
         **{state: row.unfinished.get(state, "") for state in UNFINISHED},
     }
+
+
+def difference_of(row: Row, metric: str) -> dict[str, Any]:
+    """How far the arm is from its baseline, and the verdict."""
+    told = asdict(row.differences[metric]) if metric in row.differences else {}
+    return {column: told.get(word) for word, column in DIFFERENCE.items()}
 
 
 def point_of(row: Row, tune: Iterable[str]) -> dict[str, Any]:

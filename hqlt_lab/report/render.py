@@ -1,7 +1,7 @@
 """A table as Markdown and in the terminal.  Titles are the user's: whatever they hold is shown, not obeyed."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from hqlt_lab.report.table import Table
@@ -9,12 +9,14 @@ from hqlt_lab.report.table import Table
 if TYPE_CHECKING:
     import rich.table
 
-LONG = ("mean [95 %]", "published", "chosen", "unfinished")
+LONG = ("mean [95 %]", "difference [95 %]", "verdict", "published", "chosen", "unfinished", "effect", "against")
 
 
-def markdown(question: str, table: Table, answer: str, warnings: Sequence[str]) -> str:
-    """The question, the table, the answer, and the doubts."""
+def markdown(question: str, table: Table, answer: str, warnings: Sequence[str], more: Mapping[str, Table]) -> str:
+    """The question, the table, the answer, what else there is to know, and the doubts."""
     pieces = [f"# {escaped(question)}", markdown_table(table), *map(escaped, table.notes), f"**{escaped(answer)}**"]
+    for title, other in more.items():
+        pieces += [f"## {title}", markdown_table(other), *map(escaped, other.notes)]
     if warnings:
         pieces += ["## Warnings", "\n".join(f"- {escaped(warning)}" for warning in warnings)]
     return "\n\n".join(pieces) + "\n"

@@ -1,16 +1,20 @@
 """All that a study says: rows, doubts, and the answer; made from records, written as files."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hqlt_lab.experiment.experiment import Experiment
 from hqlt_lab.report.answer import answer
+from hqlt_lab.report.effects import Effect, effects_of
+from hqlt_lab.report.importance import importance_of
 from hqlt_lab.report.lines import csv_of
+from hqlt_lab.report.more_tables import effects_table, importance_table
 from hqlt_lab.report.render import markdown, terminal
-from hqlt_lab.report.rows import Row, rows_of
+from hqlt_lab.report.rows import Row, reported, rows_of
 from hqlt_lab.report.table import Table, table_of
+from hqlt_lab.report.verdict import verdict
 from hqlt_lab.report.warnings import warnings_of
 from hqlt_lab.study.record import Record
 from hqlt_lab.train.files import write
@@ -24,9 +28,12 @@ class Report:
     """An experiment and what is known so far."""
 
     experiment: Experiment
+    records: Sequence[Record]  # every cell of the plan
     rows: Sequence[Row]
+    effects: Sequence[Effect]  # of a grid, main effects first
     warnings: Sequence[str]
     answer: str
+    importance: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # where it is asked for
 
     @classmethod
     def make(cls, experiment: Experiment, records: Sequence[Record]) -> "Report":
@@ -34,22 +41,38 @@ class Report:
         rows = rows_of(experiment, records)
         return cls(
             experiment=experiment,
+            records=records,
             rows=rows,
+            effects=effects_of(experiment, rows),
             warnings=warnings_of(experiment, rows, records),
-            answer=answer(experiment, rows, records),
+            answer=f"{answer(experiment, rows, records)} {verdict(rows, experiment.measure)}".strip(),
         )
 
     def table(self) -> Table:
         return table_of(self.experiment, self.rows)
 
+    def more_tables(self) -> dict[str, Table]:
+        """By their heading, those that have anything to say."""
+        measure, made = self.experiment.measure, {}
+        if self.effects:
+            made["Effects"] = effects_table(self.effects, reported(measure)[0])
+        if self.importance:
+            made["Importance"] = importance_table(self.importance, measure.select)
+        return made
+
+    def with_importance(self) -> "Report":
+        """The same, and which hyper-parameter explains how much: some seconds of work."""
+        return replace(self, importance=importance_of(self.experiment, self.records))
+
     def markdown(self) -> str:
-        return markdown(self.experiment.question, self.table(), self.answer, self.warnings)
+        return markdown(self.experiment.question, self.table(), self.answer, self.warnings, self.more_tables())
 
     def csv(self) -> str:
         return csv_of(self.experiment, self.rows)
 
-    def terminal(self) -> "rich.table.Table":
-        return terminal(self.experiment.question, self.table())
+    def terminal(self) -> "list[rich.table.Table]":
+        tables = {self.experiment.question: self.table()} | self.more_tables()
+        return [terminal(title, table) for title, table in tables.items()]
 
     def save(self, folder: Path) -> None:
         """Write report.md and report.csv; a reader sees the old ones or the new ones."""

@@ -14,7 +14,7 @@ from typing import Any
 from hqlt_lab.experiment.cell import digest
 from hqlt_lab.experiment.experiment import Experiment
 from hqlt_lab.experiment.settings import MeasureConfig
-from hqlt_lab.report.differences import Difference
+from hqlt_lab.report.differences import Difference, baselines_of, with_differences
 from hqlt_lab.report.statistics import Summary, summarise
 from hqlt_lab.study.choose import by_point, chosen_point
 from hqlt_lab.study.record import SETTLED, Record
@@ -44,6 +44,15 @@ class Row:
         return [record for record in self.records if record.state == "done"]
 
     @property
+    def lost(self) -> int:
+        """Seeds that ended without a result."""
+        return sum(record.state in SETTLED and record.state != "done" for record in self.records)
+
+    def by_seed(self, metric: str) -> dict[int, float]:
+        """What each finished seed reached."""
+        return finite(metric, self.done)
+
+    @property
     def parameters(self) -> int:
         return max((record.parameters for record in self.records), default=0)
 
@@ -68,10 +77,11 @@ class Row:
 
 def rows_of(experiment: Experiment, records: Sequence[Record]) -> list[Row]:
     """The arms as the file orders them, then what it quotes."""
-    arms = [
-        row_of(experiment, arm.title, [record for record in records if record.arm == arm.title])
-        for arm in experiment.arms
-    ]
+    by_arm: dict[str, list[Record]] = {}
+    for record in records:
+        by_arm.setdefault(record.arm, []).append(record)
+    arms = [row_of(experiment, arm.title, by_arm.get(arm.title, [])) for arm in experiment.arms]
+    arms = with_differences(arms, baselines_of(experiment.arms), experiment.measure)
     quoted = [Row(title=str(name), quoted=True, published=values) for name, values in experiment.quoted.items()]
     return arms + quoted
 
@@ -101,14 +111,27 @@ def reported(measure: MeasureConfig) -> list[str]:
 
 
 def summaries(records: Sequence[Record], measure: MeasureConfig) -> dict[str, Summary]:
-    """Each reported metric over the finished seeds.  A value that is no number is as good as lost."""
+    """Each reported metric over the finished seeds."""
     made = {}
     settled = sum(record.state in SETTLED for record in records)
     for metric in reported(measure):
-        told = [record.metrics.get(metric, math.nan) for record in records if record.state == "done"]
-        values = [value for value in told if math.isfinite(value)]
+        values = list(finite(metric, records).values())
         threshold = measure.solved if metric == reported(measure)[0] else None
-        summary = summarise(values, measure.way(metric), threshold, lost=settled - len(values))
+        errors = [record.errors[metric] for record in records if metric in record.errors]
+        summary = summarise(
+            values,
+            measure.way(metric),
+            threshold,
+            lost=settled - len(values),
+            error=errors[0] if errors else None,
+            resample=measure.interval == "bootstrap",
+        )
         if summary is not None:
             made[metric] = summary
     return made
+
+
+def finite(metric: str, records: Sequence[Record]) -> dict[int, float]:
+    """Seed -> value of every finished cell; a value that is no number is as good as lost."""
+    told = {record.seed: record.metrics.get(metric, math.nan) for record in records if record.state == "done"}
+    return {seed: value for seed, value in told.items() if math.isfinite(value)}

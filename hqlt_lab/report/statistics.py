@@ -1,16 +1,18 @@
 """Several seeds in a few numbers.
 
-MAD = median |x_i - median(x)|                          not scaled, as the paper prints it
-low, high = mean -+ t_{0.975, n-1} s / sqrt(n)          s with n - 1; one seed has no interval
+MAD = median |x_i - median(x)|                 not scaled, as the paper prints it
+low, high: a 95 % interval of the mean         over seeds (`intervals`); of a single seed, over the test's examples
 """
 
-import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from hqlt_lab.report.intervals import bootstrap, estimate
+
 Direction = Literal["maximize", "minimize"]
+NORMAL = 1.959964  # 97.5 % of a normal distribution lie below
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,13 +31,24 @@ class Summary:
 
 
 def summarise(
-    values: Sequence[float], direction: Direction, threshold: float | None = None, lost: int = 0
+    values: Sequence[float],
+    direction: Direction,
+    threshold: float | None = None,
+    lost: int = 0,
+    error: float | None = None,
+    resample: bool = False,
 ) -> Summary | None:
-    """All of it, or None without values.  Seeds that were lost gave no value, and solved nothing."""
+    """All of it, or None without values.  Seeds that were lost gave no value, and solved nothing.
+
+    `error` is the standard error of a single seed over its test examples; `resample` asks for the bootstrap.
+    """
     if not values:
         return None
-    low, high = interval(values) or (None, None)
-    solved = None if threshold is None else (solved_of(values, threshold, direction), len(values) + lost)
+    reach = interval(values, resample)
+    over: Literal["seeds", "examples"] = "seeds"
+    if len(values) == 1 and error is not None:
+        reach, over = (values[0] - NORMAL * error, values[0] + NORMAL * error), "examples"
+    low, high = reach or (None, None)
     return Summary(
         n=len(values),
         median=statistics.median(values),
@@ -43,8 +56,9 @@ def summarise(
         mean=statistics.fmean(values),
         low=low,
         high=high,
+        over=over,
         best=best(values, direction),
-        solved=solved,
+        solved=None if threshold is None else (solved_of(values, threshold, direction), len(values) + lost),
     )
 
 
@@ -54,15 +68,9 @@ def mad(values: Sequence[float]) -> float:
     return statistics.median(abs(value - middle) for value in values)
 
 
-def interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """Where the mean lies with a confidence of 95 %, if seeds are drawn from a normal distribution."""
-    if len(values) < 2:
-        return None
-    from scipy.special import stdtrit  # the quantile of Student's t: scipy.stats would load three times as long
-
-    mean = statistics.fmean(values)
-    reach = float(stdtrit(len(values) - 1, 0.975)) * statistics.stdev(values) / math.sqrt(len(values))
-    return mean - reach, mean + reach
+def interval(values: Sequence[float], resample: bool = False) -> tuple[float, float] | None:
+    """Where the mean lies with a confidence of 95 %; by the bootstrap if that is asked for and seeds are enough."""
+    return (bootstrap(values) if resample else None) or estimate(values).interval()
 
 
 def best(values: Sequence[float], direction: Direction) -> float:

@@ -5,10 +5,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hqlt_lab.experiment.experiment import Experiment
+from hqlt_lab.report.differences import Difference
+from hqlt_lab.report.notes import notes
 from hqlt_lab.report.rows import Row, reported
 from hqlt_lab.report.statistics import Summary
-from hqlt_lab.report.words import between, counted, shown, tuned
-from hqlt_lab.words import in_numbers
+from hqlt_lab.report.words import between, chance, counted, shown, signed, tuned
+from hqlt_lab.words import in_bytes, in_numbers
 
 Cells = list[str]
 
@@ -32,6 +34,8 @@ def table_of(experiment: Experiment, rows: Sequence[Row]) -> Table:
         "chosen": [tuned(row.point or {}) for row in rows],
         "steps": steps(rows),
         "parameters": [in_numbers(row.parameters) if row.parameters else "" for row in rows],
+        "state": [in_bytes(row.state_bytes) if row.state_bytes else "" for row in rows],
+        "FLOPs/token": [in_numbers(row.flops_per_token) if row.flops_per_token else "" for row in rows],
         "tokens/s": [in_numbers(row.tokens_per_second) if row.tokens_per_second else "" for row in rows],
         "unfinished": [unfinished(row) for row in rows],
     }
@@ -51,11 +55,18 @@ def metric_columns(rows: Sequence[Row], metric: str, prefix: str) -> dict[str, C
     def column(cell: Callable[[Summary, str], str]) -> Cells:
         return [cell(row.summaries[metric], metric) if metric in row.summaries else "" for row in rows]
 
+    def against(cell: Callable[[Difference, str], str]) -> Cells:
+        return [cell(row.differences[metric], metric) if metric in row.differences else "" for row in rows]
+
     return {
         f"{prefix}median ± MAD": column(median),
         f"{prefix}mean [95 %]": column(mean),
         f"{prefix}best": column(lambda summary, metric: shown(summary.best, metric)),
         f"{prefix}solved": column(lambda summary, metric: "{} of {}".format(*summary.solved) if summary.solved else ""),
+        f"{prefix}difference [95 %]": against(difference),
+        f"{prefix}p (signs)": against(lambda one, metric: chance(one.permutation) if one.n > 1 else ""),
+        f"{prefix}p (solved)": against(lambda one, metric: "" if one.fisher is None else chance(one.fisher)),
+        f"{prefix}verdict": verdicts(rows, metric),
         f"{prefix}published": [published(row.published.get(metric, {}), metric) for row in rows],
     }
 
@@ -71,6 +82,28 @@ def mean(summary: Summary, metric: str) -> str:
     known = summary.low is not None
     reach = f" [{shown(summary.low, metric)}, {shown(summary.high, metric)}]" if known else ""
     return shown(summary.mean, metric) + reach
+
+
+def difference(one: Difference, metric: str) -> str:
+    """+3.0 [+0.5, +5.5]"""
+    known = one.low is not None
+    return signed(one.mean, metric) + (f" [{signed(one.low, metric)}, {signed(one.high, metric)}]" if known else "")
+
+
+def verdicts(rows: Sequence[Row], metric: str) -> Cells:
+    """better, worse, undecided; whom others are compared with is the baseline."""
+    found = {row.title: row.differences[metric] for row in rows if metric in row.differences}
+    judged = {title: one for title, one in found.items() if one.verdict}
+    baselines = {one.baseline for one in judged.values()}
+    return [
+        verdict(judged[row.title]) if row.title in judged else "baseline" if row.title in baselines else ""
+        for row in rows
+    ]
+
+
+def verdict(one: Difference) -> str:
+    """undecided, needs about 12 seeds"""
+    return f"{one.verdict}, needs about {counted(one.needed, 'seed')}" if one.needed else str(one.verdict)
 
 
 def published(values: Mapping[str, Any], metric: str) -> str:
@@ -90,22 +123,3 @@ def steps(rows: Sequence[Row]) -> Cells:
 
 def unfinished(row: Row) -> str:
     return ", ".join(f"{count} {state}" for state, count in row.unfinished.items() if count)
-
-
-def notes(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
-    """What was measured, and how points were chosen."""
-    measure = experiment.measure
-    larger = [metric for metric in reported(measure) if measure.way(metric) == "maximize"]
-    smaller = [metric for metric in reported(measure) if metric not in larger]
-    told = [
-        f"{', '.join(names)}: {word} is better." for names, word in ((larger, "larger"), (smaller, "smaller")) if names
-    ]
-    if measure.solved is not None:
-        bound = "at least" if reported(measure)[0] in larger else "at most"
-        told.append(f"A seed solves the task with {reported(measure)[0]} of {bound} {shown(measure.solved)}.")
-    budgets = {(row.points, row.cells) for row in rows if not row.quoted}
-    if experiment.tune and len(budgets) == 1:
-        points, cells = budgets.pop()
-        tried = f"{counted(points, 'point')} ({counted(cells, 'cell')}) for every arm"
-        told.append(f"{', '.join(experiment.tune)} chosen by the {measure.statistic} of {measure.select}: {tried}.")
-    return told

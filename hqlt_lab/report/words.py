@@ -13,6 +13,17 @@ def shown(value: Any, metric: str = "") -> str:
     return f"{value:.4g}" if isinstance(value, float) else spelled_value(value)
 
 
+def signed(value: float | None, metric: str = "") -> str:
+    """A difference: +1.5, -0.2, and 0.0 where nothing but rounding is left."""
+    told = shown(value, metric)
+    return told if value is None or value <= 0 or float(told) == 0 else f"+{told}"
+
+
+def chance(p: float | None) -> str:
+    """A p: two digits, and a dash where there is none."""
+    return "–" if p is None else "< 0.0001" if p < 1e-4 else f"{p:.2g}"
+
+
 def tuned(point: Mapping[str, Any]) -> str:
     """lr=0.001, window=8"""
     return ", ".join(f"{short(path, point)}={shown(value)}" for path, value in point.items())

@@ -45,7 +45,8 @@ def test_the_markdown_says_what_is_known(asked, cell, three):
     delta, linear, retention, mamba = cells_of(text)
     assert delta == {
         "arm": "delta", "seeds": "3", "median ± MAD": "98.3 ± 1.7", "mean [95 %]": "96.1 [82.8, 109.4]",
-        "best": "100.0", "solved": "2 of 3", "published": "99.7 ± 0.1, best 100.0", "parameters": "12.3k",
+        "best": "100.0", "solved": "2 of 3", "difference [95 %]": "", "p (solved)": "",
+        "published": "99.7 ± 0.1, best 100.0", "parameters": "12.3k",
         "tokens/s": "6.79k", "unfinished": "",
     }  # fmt: skip
     assert linear["seeds"] == "1 of 3" and linear["median ± MAD"] == linear["mean [95 %]"] == "5.0"
@@ -54,6 +55,62 @@ def test_the_markdown_says_what_is_known(asked, cell, three):
     assert {word for word, cell in mamba.items() if cell} == {"arm", "published"} and mamba["published"] == "best 98.2"
     assert f"**{Report.make(experiment, records).answer}**" in text
     assert text.endswith("## Warnings\n\n- 1 cell diverged.\n- 1 cell still waiting.\n")
+
+
+def test_each_arm_is_judged_against_the_baseline(asked, cell):
+    values = {"delta": [10.0, 20.0, 30.0], "linear": [92.0, 103.0, 113.0], "retention": [10.5, 19.0, 32.0]}
+    records = [cell(arm, seed, value) for arm, seeds in values.items() for seed, value in enumerate(seeds)]
+    report = Report.make(asked("seeds: 3\n"), records)
+    delta, linear, retention = cells_of(report.markdown())
+    assert (delta["difference [95 %]"], delta["p (signs)"], delta["verdict"]) == ("", "", "baseline")
+    assert linear["verdict"] == "better" and linear["difference [95 %]"].startswith("+82.7 [+")
+    assert retention["verdict"].startswith("undecided, needs about ") and retention["p (signs)"] == "–"
+    assert "difference: to the baseline, paired by seed; t-intervals corrected by Holm's method." in report.markdown()
+    told = {line["arm"]: line for line in lines_of(report)}
+    assert told["linear"]["verdict"] == "better" and told["linear"]["baseline"] == "delta"
+    assert float(told["linear"]["difference"]) == pytest.approx(82.6666667)
+    assert told["delta"]["difference"] == told["delta"]["verdict"] == ""
+    assert report.answer.split(". ", 1)[1].startswith(
+        "Against delta, paired over 3 seeds: linear is better by +82.7 [+80.6, +84.7]; "
+    )
+
+
+def test_one_seed_has_an_interval_over_examples_and_no_verdict(asked, cell):
+    records = [
+        cell("delta", 0, 50.0, errors={TEST: 1.0}),
+        cell("linear", 0, 90.0, errors={TEST: 0.5}),
+        cell("retention", 0, 40.0),
+    ]
+    report = Report.make(asked("seeds: 1\n"), records)
+    delta, linear, retention = cells_of(report.markdown())
+    assert delta["mean [95 %]"] == "50.0 [48.0, 52.0]" and linear["mean [95 %]"] == "90.0 [89.0, 91.0]"
+    assert retention["mean [95 %]"] == "40.0"
+    assert linear["difference [95 %]"] == "+40.0" and "verdict" not in linear and "p (signs)" not in linear
+    assert "One seed: the interval is over the examples of the test" in report.markdown()
+    assert report.answer.endswith("One seed gives no verdict: another seed may turn the order around.")
+
+
+def test_a_grid_has_a_table_of_effects(asked, cell):
+    experiment = asked("seeds: 2\ncross: {model.mixer: [sum, vector]}\n")
+    records = [
+        cell(arm.title, seed, 10.0 + 5 * ("linear" in arm.title) + seed) for arm in experiment.arms for seed in range(2)
+    ]
+    text = Report.make(experiment, records).markdown()
+    assert "## Effects\n\n| effect | against | seeds |" in text
+    assert "| arm=linear | arm=delta | 2 | +5.0 [" in text and "| arm=linear × mixer=vector |" in text
+
+
+def test_importance_is_told_where_it_is_asked_for(asked, cell):
+    experiment = asked("seeds: 2\ntune: {train.lr: [1e-3, 1e-4]}\n")
+    records = [
+        cell(arm.title, seed, 90.0 * (rate > 5e-4) + seed, point={"train.lr": rate})
+        for arm in experiment.arms
+        for rate in (1e-3, 1e-4)
+        for seed in range(2)
+    ]
+    report = Report.make(experiment, records)
+    assert "Importance" not in report.markdown()
+    assert "## Importance\n\n| of |" in report.with_importance().markdown()
 
 
 def test_columns_that_say_nothing_are_left_out(asked, cell):
@@ -104,7 +161,7 @@ def test_titles_survive_whatever_they_hold(asked, cell):
     assert cells_of(report.markdown())[0]["arm"] == ODD
     assert lines_of(report)[0]["arm"] == ODD
     console = Console(width=200, file=io.StringIO(), color_system=None)
-    console.print(report.terminal())
+    console.print(*report.terminal())
     assert ODD in console.file.getvalue()
 
 
