@@ -79,7 +79,7 @@ def difference_of(
     """One comparison, at the level that its family leaves it."""
     verdict, needed = judge(side, metric, found, level, measure)
     low, high = found.interval(level) or (None, None)
-    solved = [row.summaries[metric].solved for row in side]
+    ours, theirs = (row.summaries[metric].solved for row in side)
     return Difference(
         baseline=side[1].title,
         n=found.n,
@@ -89,7 +89,7 @@ def difference_of(
         confidence=1 - level,
         p=found.p,
         permutation=sign_flips(values),
-        fisher=fisher(*solved) if solved[0] and solved[1] else None,
+        fisher=fisher(ours, theirs) if ours and theirs else None,
         verdict=verdict,
         needed=needed,
     )

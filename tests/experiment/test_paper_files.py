@@ -136,6 +136,8 @@ def test_the_settings_are_those_of_the_text(task):
         "direction": "maximize",
         "statistic": "best",
         "solved": 99 if task == "parity" else 90,
+        "margin": 0.0,
+        "interval": "t",
     }
 
 
