@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 BEFORE = ("key", "arm", "seed")
-AFTER = ("counts", "state", "attempts", "step", "seconds", "tokens_per_second", "parameters")
+SIZES = ("parameters", "state_bytes", "flops_per_token")
+AFTER = ("counts", "state", "attempts", "step", "seconds", "tokens_per_second", *SIZES)
 LAST = ("why", "folder", "run")
 
 

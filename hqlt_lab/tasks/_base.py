@@ -149,10 +149,13 @@ class Task:
         )
 
     def score(self, logits: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """What is right and what was scored, in all and by length, to be summed over batches; logits [B, T, V]."""
+        """What is right and what was scored in each example, in all and by length; logits [B, T, V], numbers [B].
+
+        Summed over all examples they give the metrics; from example to example they give their standard errors.
+        """
         return tally(logits, batch.labels, batch.lengths, buckets(self.lengths))
 
-    def metrics(self, totals: Mapping[str, Tensor | int]) -> dict[str, float]:
+    def metrics(self, totals: Mapping[str, float]) -> dict[str, float]:
         """From summed scores to accuracies in percent."""
         return percent(totals, self.chance)
 

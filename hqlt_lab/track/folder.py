@@ -41,6 +41,8 @@ def outcome_points(folder: Path) -> list[Point]:
         "cost/seconds": found.seconds,
         "cost/tokens_per_second": found.tokens_per_second,
         "cost/parameters": float(found.parameters),
+        "cost/state_bytes": float(found.state_bytes),
+        "cost/flops_per_token": found.flops_per_token,
     }
     metrics = cost if spool.size(folder) else cost | found.metrics
     return [Point(found.step, ended(folder) or 0, metrics)]

@@ -14,6 +14,7 @@ from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.model.config import model_config
 from hqlt_lab.model.initialise import initialise
 from hqlt_lab.model.sequence_model import SequenceModel
+from hqlt_lab.model.sizes import sizes
 from hqlt_lab.registry import build
 from hqlt_lab.tasks._base import Task
 from hqlt_lab.train.apart import fit_apart
@@ -85,9 +86,10 @@ def tested(trainer: Trainer, learner: Learner, watch: Watch) -> Outcome:
         learner.load_state_dict(read(watch.folder / BEST)["state_dict"])
         chosen = learner.progress.best
     learner.to(trainer.strategy.root_device)  # Lightning has moved it away
-    found = measure(trainer, learner, "test")
+    score = measure(trainer, learner, "test")
+    found, errors = ({f"test/{name}": value for name, value in told.items()} for told in (score.metrics, score.errors))
     watch.tell(trainer, trainer.global_step, found)
-    return outcome_of(learner, watch, "done", trainer.global_step, chosen | found)
+    return outcome_of(learner, watch, "done", trainer.global_step, chosen | found, errors)
 
 
 def diverged(trainer: Trainer, learner: Learner, watch: Watch, end: Diverged) -> Outcome:
@@ -98,16 +100,22 @@ def diverged(trainer: Trainer, learner: Learner, watch: Watch, end: Diverged) ->
     return outcome_of(learner, watch, "diverged", end.step, learner.progress.last)
 
 
-def outcome_of(learner: Learner, watch: Watch, status: Status, step: int, metrics: Metrics) -> Outcome:
+def outcome_of(
+    learner: Learner, watch: Watch, status: Status, step: int, metrics: Metrics, errors: Metrics | None = None
+) -> Outcome:
     """What came of it, with time and size."""
     watch.clock.lap(learning=False)
     progress, tokens = learner.progress, step * learner.cell.train.batch_size * learner.task.tokens_in("train")
+    size = sizes(learner.eval().model, learner.task.tokens_in("train"))  # type: ignore[arg-type]
     return Outcome(
         status=status,
         step=step,
         metrics=metrics,
         seconds=progress.seconds,
         tokens_per_second=tokens / progress.learning if progress.learning else 0.0,
-        parameters=sum(parameter.numel() for parameter in learner.model.parameters()),
+        parameters=size.total.parameters,
+        state_bytes=size.total.state,
+        flops_per_token=size.total.training / size.length,
+        errors=errors or {},
         message=" ".join(progress.notes),
     )

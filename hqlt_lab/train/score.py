@@ -1,30 +1,52 @@
 """Accuracy by counting: right answers are summed over the fixed set, whoever computes which part of it."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hqlt_lab.tasks._base import Batch, Split, Task
-from hqlt_lab.train.ranks import rank, summed, world
+from hqlt_lab.train.ranks import rank, world
+from hqlt_lab.train.sums import Counts, Metrics, Sums, over_processes
+
+
+class Score(NamedTuple):
+    """What a model does on a fixed set."""
+
+    task: Task
+    sums: Sums
+
+    @property
+    def metrics(self) -> Metrics:
+        """The task's own, and the loss."""
+        return self.sums.metrics(self.told)
+
+    @property
+    def errors(self) -> Metrics:
+        """The standard error of each over the examples of the set."""
+        return self.sums.errors(self.told)
+
+    def told(self, counts: Counts) -> Metrics:
+        return self.task.metrics(counts) | {"loss": counts["loss"] / counts["scored"]}
 
 
 @torch.no_grad()
-def score(model: nn.Module, task: Task, split: Split, batch_size: int) -> dict[str, float]:
-    """The task's metrics on a fixed set, and the loss; each process takes its part and all know the result."""
+def score(model: nn.Module, task: Task, split: Split, batch_size: int) -> Score:
+    """How well a fixed set is done; each process takes its part and all know the result."""
     device, was_training = next(model.parameters()).device, model.training
     model.eval()
-    totals: dict[str, Tensor] = {}
+    names: tuple[str, ...] = ()
+    examples, totals, products = 0, torch.zeros(()), torch.zeros(())
     for batch in batches(task, split, batch_size):
         moved = Batch(*(field.to(device) for field in batch))
         logits, _ = model(moved.tokens)
-        found = task.score(logits, moved) | {"loss": total_loss(logits, moved.labels).double()}
-        totals = {name: value + totals.get(name, 0) for name, value in found.items()}
+        counts = task.score(logits, moved) | {"loss": losses(logits, moved.labels)}
+        names, rows = tuple(counts), torch.stack([count.double() for count in counts.values()], 1)  # [B, K]
+        examples, totals, products = examples + len(rows), rows.sum(0) + totals, rows.mT @ rows + products
     model.train(was_training)
-    counted = dict(zip(totals, summed(torch.stack([value.double() for value in totals.values()])), strict=True))
-    loss = float(counted.pop("loss") / counted["scored"])
-    return task.metrics(counted) | {"loss": loss}
+    return Score(task, over_processes(names, examples, totals, products))
 
 
 def batches(task: Task, split: Split, batch_size: int) -> Iterator[Batch]:
@@ -32,6 +54,12 @@ def batches(task: Task, split: Split, batch_size: int) -> Iterator[Batch]:
     first, end = (task.eval_size * part // world() for part in (rank(), rank() + 1))
     for start in range(first, end, batch_size):
         yield task.examples(split, 0, start, min(batch_size, end - start))
+
+
+def losses(logits: Tensor, labels: Tensor) -> Tensor:
+    """The sum of the cross-entropies of each example, [B]; logits [B, T, V], labels [B, T]."""
+    each = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=-1, reduction="none")
+    return each.double().unflatten(0, labels.shape).sum(1)
 
 
 def total_loss(logits: Tensor, labels: Tensor) -> Tensor:

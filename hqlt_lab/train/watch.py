@@ -12,7 +12,7 @@ from hqlt_lab.train.checkpoints import save_best, save_last
 from hqlt_lab.train.interrupt import Interrupted
 from hqlt_lab.train.learner import Learner
 from hqlt_lab.train.progress import Clock, Metrics, Progress, Record, selected, solved
-from hqlt_lab.train.score import score
+from hqlt_lab.train.score import Score, score
 
 
 class Watch(Callback):
@@ -63,9 +63,9 @@ class Watch(Callback):
 
     def validate(self, trainer: Trainer, learner: Learner, step: int) -> None:
         """Measure, remember the best, and see whether this is the end."""
-        valid, short = measure(trainer, learner, "valid"), measure(trainer, learner, "short")
-        totals = {name: value for name, value in short.items() if name.count("/") == 1}
-        valid |= {name.replace("short/", "valid/short_"): value for name, value in totals.items()}
+        found, short = measure(trainer, learner, "valid").metrics, measure(trainer, learner, "short").metrics
+        valid = {f"valid/{name}": value for name, value in found.items()}
+        valid |= {f"valid/short_{name}": value for name, value in short.items() if "/" not in name}
         self.tell(trainer, step, valid)
         improved = self.progress.improve(valid | {"train/loss": learner.curves["train/loss"]}, self.cell)
         if solved(self.progress.last, self.cell):
@@ -88,11 +88,10 @@ class Watch(Callback):
             self.record(step, metrics)
 
 
-def measure(trainer: Trainer, learner: Learner, split: Split) -> Metrics:
-    """The metrics of a fixed set, in the precision of training."""
+def measure(trainer: Trainer, learner: Learner, split: Split) -> Score:
+    """What the model does on a fixed set, in the precision of training."""
     with trainer.precision_plugin.val_step_context():
-        found = score(learner.model, learner.task, split, learner.cell.train.eval_batch_size)
-    return {f"{split}/{name}": value for name, value in found.items()}
+        return score(learner.model, learner.task, split, learner.cell.train.eval_batch_size)
 
 
 def as_learner(module: LightningModule) -> Learner:

@@ -15,29 +15,34 @@ def logits_for(task, batch, right):
     return torch.nn.functional.one_hot(answers, task.vocabulary).float()
 
 
+def summed(task, logits, batch):
+    """The counts of all examples together."""
+    return {key: int(value.sum()) for key, value in task.score(logits, batch).items()}
+
+
 def test_knowing_is_100_and_parts_add_up_to_the_whole(task):
     batch = task.examples("test", 0, 0, 60)
     right = torch.arange(60) < 45
-    whole = task.score(logits_for(task, batch, right), batch)
+    whole = summed(task, logits_for(task, batch, right), batch)
     parts = Counter()
     for rows in (slice(0, 20), slice(20, 60)):
         part = type(batch)(*(field[rows] for field in batch))
-        parts.update({key: int(value) for key, value in task.score(logits_for(task, part, right[rows]), part).items()})
-    assert {key: int(value) for key, value in whole.items()} == {key: parts[key] for key in whole}
-    everything = task.metrics(task.score(logits_for(task, batch, right | True), batch))
+        parts.update(summed(task, logits_for(task, part, right[rows]), part))
+    assert whole == {key: parts[key] for key in whole}
+    everything = task.metrics(summed(task, logits_for(task, batch, right | True), batch))
     assert set(everything.values()) == {100.0}
 
 
 def test_score_is_0_where_nothing_is_known(task):
     batch = task.examples("test", 0, 0, 20)
-    metrics = task.metrics(task.score(logits_for(task, batch, torch.zeros(20, dtype=torch.bool)), batch))
+    metrics = task.metrics(summed(task, logits_for(task, batch, torch.zeros(20, dtype=torch.bool)), batch))
     assert metrics["accuracy"] == 0 and metrics["normalised_accuracy"] < 0
 
 
 def test_buckets_share_out_what_was_scored(task):
     for split in ("short", "valid"):
         batch = task.examples(split, 0, 0, 100)
-        totals = task.score(logits_for(task, batch, torch.ones(100, dtype=torch.bool)), batch)
+        totals = summed(task, logits_for(task, batch, torch.ones(100, dtype=torch.bool)), batch)
         assert sum(value for key, value in totals.items() if key.startswith("scored/")) == totals["scored"]
         assert totals["scored"] == (batch.labels >= 0).sum()
 
@@ -47,7 +52,7 @@ def test_names_are_the_same_for_every_batch_and_mlflow_takes_them(task):
     for split in ("train", "test"):
         batch = task.examples(split, 0, 0, 4)
         names.append(list(task.score(torch.zeros(*batch.tokens.shape, task.vocabulary), batch)))
-        metrics = task.metrics(task.score(torch.zeros(*batch.tokens.shape, task.vocabulary), batch))
+        metrics = task.metrics(summed(task, torch.zeros(*batch.tokens.shape, task.vocabulary), batch))
         assert all(re.fullmatch(r"[a-z0-9_./-]+", key) for key in metrics)
     assert names[0] == names[1]
 
@@ -66,14 +71,14 @@ def test_lengths_double_from_the_shortest_test_size_on():
     task = lab.build("task", "parity")
     batch = task.examples("test", 0, 0, 8192)
     right = batch.lengths < 80
-    metrics = task.metrics(task.score(logits_for(task, batch, right), batch))
+    metrics = task.metrics(summed(task, logits_for(task, batch, right), batch))
     assert {key: value for key, value in metrics.items() if "/" in key} == {
         "accuracy/length_40_79": 100.0,
         "accuracy/length_80_159": 0.0,
         "accuracy/length_160_256": 0.0,
     }
     short = task.examples("short", 0, 0, 8192)
-    metrics = task.metrics(task.score(logits_for(task, short, short.lengths > 0), short))
+    metrics = task.metrics(summed(task, logits_for(task, short, short.lengths > 0), short))
     assert "accuracy/length_3_39" in metrics
 
 
@@ -90,3 +95,12 @@ def test_a_single_size_is_one_bucket():
 
 def test_nothing_scored_is_no_metric():
     assert lab.build("task", "parity").metrics({"correct": 0, "scored": 0}) == {}
+
+
+def test_counts_are_of_single_examples(task):
+    batch = task.examples("test", 0, 0, 12)
+    right = torch.arange(12) % 3 == 0
+    counts = task.score(logits_for(task, batch, right), batch)
+    due = (batch.labels >= 0).sum(1)
+    assert all(count.shape == (12,) for count in counts.values())
+    assert counts["scored"].equal(due) and counts["correct"].equal(due * right)

@@ -52,6 +52,7 @@ def test_a_settled_cell_has_its_cost_and_files(look, study, mirrored):
     [run] = look.runs(study)
     assert run.info.status == "FINISHED" and run.info.end_time is not None
     assert (run.data.metrics["cost/seconds"], run.data.metrics["cost/tokens_per_second"]) == (3.0, 1e4)
+    assert (run.data.metrics["cost/state_bytes"], run.data.metrics["cost/flops_per_token"]) == (640.0, 2.5e3)
     assert look.files(run) == {"cell.json", "outcome.json", "log.txt", "provenance.json"}
 
 

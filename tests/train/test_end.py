@@ -6,6 +6,7 @@ import torch
 import hqlt_lab as lab
 from hqlt_lab.errors import ConfigError, TrainingError
 from hqlt_lab.tasks._base import Batch
+from hqlt_lab.train.cost import sizes_of
 from hqlt_lab.train.fit import fit
 from hqlt_lab.train.score import score
 from tests.train.conftest import TASK, Notebook, tiny
@@ -23,7 +24,14 @@ def test_parity_is_learned_and_the_run_stops_once_it_is_solved(folder):
     assert outcome.status == "done" and outcome.step < 400
     assert outcome.message.startswith(f"solved at step {outcome.step}: valid/normalised_accuracy is ")
     assert outcome.metrics["valid/normalised_accuracy"] >= 99 and outcome.metrics["test/normalised_accuracy"] > 95
-    assert outcome.parameters > 1000 and outcome.tokens_per_second > 0 and outcome.seconds > 0
+    assert outcome.tokens_per_second > 0 and outcome.seconds > 0
+
+
+def test_an_outcome_tells_how_large_the_model_is(folder):
+    cell = tiny(steps=2)
+    outcome, size = fit(cell, folder), sizes_of(cell, "train")["train"]
+    assert (outcome.parameters, outcome.state_bytes) == (size.total.parameters, size.total.state)
+    assert outcome.flops_per_token == size.total.training / 9 and size.total.state > 0
 
 
 def test_smaller_can_be_better(folder):
@@ -59,7 +67,7 @@ def test_the_best_weights_are_tested_where_that_is_asked_for(folder, tmp_path):
     assert stored["global_step"] == best
     task, model = lab.build("task", cell.task), lab.build_model(**cell.model, vocabulary=3)
     model.load_state_dict({name.removeprefix("model."): value for name, value in stored["state_dict"].items()})
-    found = score(model, task, "test", 256)
+    found = score(model, task, "test", 256).metrics
     assert found["normalised_accuracy"] == outcome.metrics["test/normalised_accuracy"]
 
 
@@ -86,8 +94,8 @@ def test_a_metric_that_is_not_measured_is_told_with_those_that_are(folder):
 def test_scores_do_not_depend_on_the_batch_and_leave_the_model_as_it_was():
     task, model = lab.build("task", TASK), lab.build_model(**tiny().model, vocabulary=3)
     model.train()
-    whole = score(model, task, "valid", 40)
-    assert score(model, task, "valid", 7) == pytest.approx(whole)
+    whole, pieces = score(model, task, "valid", 40), score(model, task, "valid", 7)
+    assert pieces.metrics == pytest.approx(whole.metrics) and pieces.errors == pytest.approx(whole.errors)
     assert model.training and all(parameter.grad is None for parameter in model.parameters())
 
 

@@ -71,6 +71,9 @@ def test_two_processes_learn_what_one_does_and_go_on_where_they_stopped(tmp_path
     assert {name: value for name, value in one.metrics.items() if "accuracy" in name} == {
         name: value for name, value in two.metrics.items() if "accuracy" in name
     }
+    assert one.errors == pytest.approx(two.errors, rel=1e-4) and set(one.errors) == {
+        name for name in one.metrics if name.startswith("test/")
+    }
     assert [point[:2] for point in alone.curves()] == [point[:2] for point in together]
     assert [point[2] for point in alone.curves()] == pytest.approx([point[2] for point in together], rel=1e-5)
 
