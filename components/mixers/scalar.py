@@ -7,7 +7,7 @@ mixer: scalar
 
 from torch import Tensor, nn
 
-from hqlt_lab.components.mixers._base import Mixer, by_head
+from hqlt_lab.components.mixers._base import Mixer, Weight, by_head
 from hqlt_lab.registry import register
 
 
@@ -18,6 +18,6 @@ class Scalar(Mixer):
         self.heads = heads
         self.to_weights = nn.Linear(width, 2 * heads, bias=False)
 
-    def forward(self, x: Tensor, fw: Tensor, kv: Tensor) -> Tensor:
+    def weights(self, x: Tensor) -> tuple[Weight, Weight]:
         a, b = self.to_weights(x).sigmoid().chunk(2, -1)  # [B, T, H] each
-        return by_head(a, self.heads) * fw + by_head(b, self.heads) * kv
+        return by_head(a, self.heads), by_head(b, self.heads)  # [B, H, T, 1] each

@@ -7,7 +7,7 @@ mixer: separate
 
 from torch import Tensor, nn
 
-from hqlt_lab.components.mixers._base import Mixer, by_head
+from hqlt_lab.components.mixers._base import Mixer, Weight, by_head
 from hqlt_lab.registry import register
 
 
@@ -18,6 +18,6 @@ class Separate(Mixer):
         self.heads = heads
         self.to_gates = nn.Linear(width, 2 * width, bias=False)
 
-    def forward(self, x: Tensor, fw: Tensor, kv: Tensor) -> Tensor:
+    def weights(self, x: Tensor) -> tuple[Weight, Weight]:
         c, d = by_head(self.to_gates(x).sigmoid(), self.heads).chunk(2, -1)  # [B, H, T, V] each
-        return c * fw + d * kv
+        return c, d

@@ -8,7 +8,7 @@ mixer: static
 import torch
 from torch import Tensor, nn
 
-from hqlt_lab.components.mixers._base import Mixer
+from hqlt_lab.components.mixers._base import Mixer, Weight
 from hqlt_lab.registry import register
 
 
@@ -16,11 +16,11 @@ from hqlt_lab.registry import register
 class Static(Mixer):
     def __init__(self) -> None:
         super().__init__()
-        self.weights = nn.Parameter(torch.empty(2))
+        self.both = nn.Parameter(torch.empty(2))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        nn.init.ones_(self.weights)
+        nn.init.ones_(self.both)
 
-    def forward(self, x: Tensor, fw: Tensor, kv: Tensor) -> Tensor:
-        return self.weights[0] * fw + self.weights[1] * kv
+    def weights(self, x: Tensor) -> tuple[Weight, Weight]:
+        return self.both[0], self.both[1]

@@ -9,7 +9,7 @@ At width 1024 and 24 layers its gates are 25 million parameters that a plain sum
 
 from torch import Tensor, nn
 
-from hqlt_lab.components.mixers._base import Mixer, by_head
+from hqlt_lab.components.mixers._base import Mixer, Weight, by_head
 from hqlt_lab.registry import register
 
 
@@ -20,6 +20,6 @@ class Vector(Mixer):
         self.heads = heads
         self.to_choice = nn.Linear(width, width, bias=False)
 
-    def forward(self, x: Tensor, fw: Tensor, kv: Tensor) -> Tensor:
+    def weights(self, x: Tensor) -> tuple[Weight, Weight]:
         choice = by_head(self.to_choice(x).sigmoid(), self.heads)  # [B, H, T, V]
-        return choice * fw + (1 - choice) * kv
+        return choice, 1 - choice

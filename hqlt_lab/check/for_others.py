@@ -4,6 +4,7 @@ import torch
 
 from hqlt_lab.check.report import Broken
 from hqlt_lab.check.subject import Subject, noise, same
+from hqlt_lab.components.mixers._base import gives_weights
 from hqlt_lab.registry import build
 
 
@@ -20,6 +21,17 @@ def mixes_what_it_reads(subject: Subject) -> None:
     for name in mixer.reads:
         if torch.equal(mixer(x, **(given | {name: answers[name] + 1})), mixed):
             raise Broken(f"it reads {name} and does not use it.")
+
+
+def weights_explain_the_answer(subject: Subject) -> None:
+    """a * fw + b * kv is the answer, where a mixer gives weights; what it does not read counts for nothing."""
+    mixer = build("mixer", subject.spec, width=8, heads=2).double()
+    if not gives_weights(mixer):
+        return
+    x, fw, kv = noise(2, 5, 8), noise(2, 2, 5, 4, seed=1), noise(2, 2, 5, 4, seed=2)
+    a, b = mixer.weights(x)
+    mixed = mixer(x, fw if "fw" in mixer.reads else None, kv if "kv" in mixer.reads else None)
+    same("`weights` say another sum than `forward`", a * fw + b * kv, mixed)
 
 
 def positions_keep_the_shape(subject: Subject) -> None:

@@ -26,7 +26,7 @@ OF_ITS_KIND: dict[str, tuple[Check, ...]] = {
         for_timings.delayed_means_once,
         for_timings.memories_see_what_it_says,
     ),
-    "mixer": (for_others.mixes_what_it_reads,),
+    "mixer": (for_others.mixes_what_it_reads, for_others.weights_explain_the_answer),
     "positions": (for_others.positions_keep_the_shape, for_others.positions_are_per_row),
     "feature_map": (for_others.features_keep_their_promise,),
 }

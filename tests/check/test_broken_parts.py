@@ -263,6 +263,27 @@ def test_a_mixer_that_does_not_use_what_it_reads_is_told():
     assert failed_lines("mixer", "deaf") == {"mixes what it reads"}
 
 
+def test_a_mixer_whose_weights_say_something_else_than_it_does_is_told():
+    @register("mixer", "boastful")
+    class Boastful(Mixer):
+        def weights(self, x):
+            return 2.0, 1.0
+
+        def forward(self, x, fw, kv):
+            return fw + kv
+
+    assert failed_lines("mixer", "boastful") == {"weights explain the answer"}
+
+
+def test_a_mixer_that_is_no_weighted_sum_conforms_without_weights():
+    @register("mixer", "product")
+    class Product(Mixer):
+        def forward(self, x, fw, kv):
+            return fw * kv
+
+    assert failed_lines("mixer", "product") == set()
+
+
 def test_illegal_pairs_are_shown_with_their_reason_and_do_not_fail():
     report = check_part("update_rule", "delta")
     illegal = [line for line in report.lines if line.outcome == "illegal"]

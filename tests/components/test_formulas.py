@@ -52,7 +52,7 @@ def test_static_weighs_the_fast_weights_first(answers):
     x, fw, kv = answers
     mixer = part("mixer", "static")
     with torch.no_grad():
-        mixer.weights.copy_(torch.tensor([2.0, -3.0]))
+        mixer.both.copy_(torch.tensor([2.0, -3.0]))
     torch.testing.assert_close(mixer(x, fw, kv), 2 * fw - 3 * kv)
 
 
