@@ -7,12 +7,13 @@ what a crash tore.  An attempt that goes on from an older checkpoint records som
 that in the file the steps of a metric only rise, and a reader may begin anywhere.
 """
 
-import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from hqlt_lab.train.lines import add_line, read_lines, write_on
 
 FILE = "metrics.jsonl"
 
@@ -32,15 +33,14 @@ class Spool:
         folder.mkdir(parents=True, exist_ok=True)
         points, end = read(folder)
         self.last = {name: point.step for point in points for name in point.metrics}  # the highest step of each metric
-        self.file = (folder / FILE).open("ab", buffering=0)  # a line is one write, so no reader sees it in pieces
-        self.file.truncate(end)
+        self.file = write_on(folder / FILE, end)
 
     def add(self, step: int, metrics: Mapping[str, float]) -> None:
         """Write down some metrics, without those that are there already."""
         new = {name: float(value) for name, value in metrics.items() if step > self.last.get(name, -1)}
         if new:
             told = {"step": step, "time": time.time_ns() // 1_000_000, "metrics": new}
-            self.file.write(json.dumps(told).encode() + b"\n")
+            add_line(self.file, told)
             self.last |= dict.fromkeys(new, step)
 
     def close(self) -> None:
@@ -58,23 +58,16 @@ class Spool:
 
 def read(folder: Path, start: int = 0, most: int = -1) -> tuple[list[Point], int]:
     """The points behind byte `start`, of at most `most` bytes, and where to go on; an unfinished line waits."""
-    file = folder / FILE
-    if not file.exists():
-        return [], 0
-    with file.open("rb") as lines:
-        lines.seek(start)
-        text = lines.read(most)
-    whole = text[: text.rfind(b"\n") + 1]
-    return list(points_in(whole)), start + len(whole)
+    lines, end = read_lines(folder / FILE, start, most)
+    return list(points_in(lines)), end
 
 
-def points_in(text: bytes) -> Iterator[Point]:
-    """The points that can be read; a disk that lost power may have left a line of zeros."""
-    for line in text.splitlines():
+def points_in(lines: Iterable[Mapping[str, Any]]) -> Iterator[Point]:
+    """The points that these lines say, as far as they say any."""
+    for told in lines:
         try:
-            told = json.loads(line)
             yield Point(told["step"], told["time"], told["metrics"])
-        except (ValueError, KeyError, TypeError):
+        except KeyError:
             continue
 
 

@@ -17,6 +17,9 @@ checkpoints   saved whole or not at all
 claim         a folder belongs to one cell
 outcome       what came of it
 files         writing that a crash cannot tear
+lines         lines of JSON, appended as things happen
+probe_file    what the probes saw, in the folder
+evaluations   what a trained cell scored when asked again
 ranks         what several processes know together
 trainer       Lightning's Trainer, lean and quiet
 cost          what a cell will cost, estimated or measured
