@@ -5,6 +5,7 @@
     lab.available("update_rule")                     what there is
     lab.build_model(width=64, mixer="sum", ...)      a composition
     lab.sizes(model, 2048)                           its parameters, state and FLOPs, part by part
+    lab.probe(model, tokens)["share"]                which memory does the work, layer by layer and head by head
     lab.check_part("update_rule", "delta")           the conformance kit
     lab.run("experiments/first_run.yaml")            a study; lab.results and lab.load read it
 
@@ -33,9 +34,12 @@ _HOME = {
     "build_model": "hqlt_lab.model.sequence_model",
     "check_part": "hqlt_lab.check.kit",
     "describe": "hqlt_lab.registry",
+    "evaluate": "hqlt_lab.api",
     "include": "hqlt_lab.registry",
+    "lesion": "hqlt_lab.model.lesions",
     "load": "hqlt_lab.api",
     "options": "hqlt_lab.registry",
+    "probe": "hqlt_lab.model.probes",
     "register": "hqlt_lab.registry",
     "results": "hqlt_lab.api",
     "run": "hqlt_lab.api",

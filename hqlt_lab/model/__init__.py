@@ -12,5 +12,9 @@ sequence_model   tokens to logits
 initialise       every parameter from (seed, its name)
 state_size       bytes of what a layer remembers
 flops            what each part computes
+inside           reaching into a model while it reads
+probes           which memory does the work
+entropy          how widely softmax looks
+lesions          one memory falls silent
 sizes            parameters, state and FLOPs, part by part
 """

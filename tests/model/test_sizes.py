@@ -144,10 +144,10 @@ class Bilinear(Mixer):
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
-        self.weights = nn.Parameter(torch.ones(width // heads, width // heads))
+        self.between = nn.Parameter(torch.ones(width // heads, width // heads))
 
     def forward(self, x, fw, kv):
-        return (fw @ self.weights) * kv
+        return (fw @ self.between) * kv
 
 
 class Learned(nn.Module):
