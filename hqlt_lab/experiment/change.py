@@ -56,9 +56,13 @@ def label(path: str, value: Any, paths: Mapping[str, Any]) -> str:
 
 
 def short(path: str, paths: Mapping[str, Any]) -> str:
-    """The last word of a path where that is enough to tell it from the others."""
-    last = path.rsplit(".", 1)[-1]
-    return path if sum(other.rsplit(".", 1)[-1] == last for other in paths) > 1 else last
+    """The last word of a path where that is enough to tell it from the others; of a part's name, the part."""
+    return path if sum(last_word(other) == last_word(path) for other in paths) > 1 else last_word(path)
+
+
+def last_word(path: str) -> str:
+    """model.timing.window -> window, model.timing.name -> timing"""
+    return path.removesuffix(".name").rsplit(".", 1)[-1]
 
 
 def spelled_value(value: Any) -> str:
