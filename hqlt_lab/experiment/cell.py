@@ -10,7 +10,7 @@ from hqlt_lab.experiment.settings import MeasureConfig, TrainConfig, TrainerConf
 from hqlt_lab.registry import settings_from
 
 # what says where and how to compute or to keep, but cannot change the result
-NOT_IN_THE_KEY = ("accumulate", "eval_batch_size", "checkpoint_every", "keep", "log_every", "compile")
+NOT_IN_THE_KEY = ("accumulate", "eval_batch_size", "checkpoint_every", "keep", "log_every", "probe_every", "compile")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -51,12 +51,14 @@ class TrainConfig:
     """Which checkpoint stays when a run is finished."""
     log_every: int = 10
     """Steps between two points of the training curves."""
+    probe_every: int | None = None
+    """Steps between two looks into the memories; null: one at every validation, 0: none."""
     compile: bool = False
     """Whether torch.compile is used."""
 
     def __post_init__(self) -> None:
         least = {"steps": 1, "batch_size": 1, "accumulate": 1, "valid_every": 1, "checkpoint_every": 1, "log_every": 1}
-        least |= {"warmup": 0, "eval_batch_size": 1, "weight_decay": 0, "lr_horizon": 1}
+        least |= {"warmup": 0, "eval_batch_size": 1, "weight_decay": 0, "lr_horizon": 1, "probe_every": 0}
         wrong = too_small(self, least)
         if not wrong and self.lr <= 0:
             wrong.append(f"lr: more than 0 is needed, got {self.lr}.")

@@ -7,7 +7,7 @@ batches       which rows of a step are whose
 learner       loss, gradient norm, clipping
 optimiser     AdamW and its groups
 schedule      the learning rate
-watch         what happens after a step: log, validate, save, stop
+watch         what happens after a step: log, validate, probe, save, stop
 score         accuracy by counting
 guard         loss or gradient are no longer numbers
 heap          freed memory stays for the next step
@@ -18,6 +18,7 @@ claim         a folder belongs to one cell
 outcome       what came of it
 files         writing that a crash cannot tear
 lines         lines of JSON, appended as things happen
+probing       looks into the memories
 probe_file    what the probes saw, in the folder
 evaluations   what a trained cell scored when asked again
 ranks         what several processes know together

@@ -1,4 +1,4 @@
-"""After every step: log, validate, save, stop."""
+"""After every step: log, validate, probe, save, stop."""
 
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,8 @@ from hqlt_lab.train.batches import Piece
 from hqlt_lab.train.checkpoints import save_best, save_last
 from hqlt_lab.train.interrupt import Interrupted
 from hqlt_lab.train.learner import Learner
+from hqlt_lab.train.probe_file import ProbeFile
+from hqlt_lab.train.probing import curves, due, look
 from hqlt_lab.train.progress import Clock, Metrics, Progress, Record, selected, solved
 from hqlt_lab.train.score import Score, score
 
@@ -20,6 +22,7 @@ class Watch(Callback):
 
     def __init__(self, cell: Cell, folder: Path, progress: Progress, record: Record) -> None:
         self.cell, self.folder, self.progress, self.record = cell, folder, progress, record
+        self.probes = ProbeFile(folder)
         self.clock, self.logged, self.since = Clock(progress), 0, 0.0
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -45,8 +48,10 @@ class Watch(Callback):
         train = self.cell.train
         if step % train.log_every == 0:
             self.tell(trainer, step, learner.curves | self.speed(learner, step))
-        if step % train.valid_every == 0 or step == train.steps:
+        if validated := step % train.valid_every == 0 or step == train.steps:
             self.validate(trainer, learner, step)
+        if trainer.is_global_zero and due(train, step, validated, self.progress.finished):
+            self.probe(trainer, learner, step)
         asked = learner.interruption.agreed
         if step % train.checkpoint_every == 0 or self.progress.finished or asked:
             self.clock.lap(learning=False)
@@ -73,6 +78,12 @@ class Watch(Callback):
         self.progress.finished |= step == self.cell.train.steps
         if improved and (self.cell.train.keep == "best" or self.cell.train.report == "best_valid"):
             save_best(trainer, self.folder)
+
+    def probe(self, trainer: Trainer, learner: Learner, step: int) -> None:
+        """Look into the memories; one process does, and the others need not wait for it."""
+        seen = look(trainer, learner)
+        self.tell(trainer, step, curves(seen))
+        self.probes.add(step, seen.layers)
 
     def finish_early(self, trainer: Trainer, step: int) -> None:
         """Stop, because the goal is reached."""
