@@ -43,6 +43,7 @@ test-slow: $(VENV)/dev
 bench: $(VENV)/gpu
 	$(BIN)/python benchmarks/cpu_speed.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/train_overhead.py
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/probe_cost.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/tracking_cost.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/study_overhead.py
 

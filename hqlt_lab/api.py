@@ -2,6 +2,7 @@
 
 done = lab.run("experiments/first_run.yaml")          trains what is missing, and reports
 table = lab.results("experiments/first_run.yaml")     a tidy DataFrame, one line per cell
+again = lab.evaluate("3f2c91", lesion="fw")           what a trained cell scores without its fast weights
 model, task = lab.load("3f2c91")                      of a trained cell: its key, its folder or its MLflow run
 """
 
@@ -27,9 +28,11 @@ if TYPE_CHECKING:
     import pandas
 
     from hqlt_lab.report.report import Report
+    from hqlt_lab.study.evaluate import Evaluated, Told
     from hqlt_lab.study.record import Record
     from hqlt_lab.track.card import StudyCard
     from hqlt_lab.track.store import Tracker
+    from hqlt_lab.train.evaluate import Split
     from hqlt_lab.train.load import Loaded
 
 RUNS = Path("runs")
@@ -122,6 +125,65 @@ def results(file: str | Path, *, change: Sequence[str] = (), runs: str | Path = 
 
     experiment = load_experiment(file, change)
     return frame(open_agenda(experiment, Store(runs, experiment.name)).records())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """What trained cells answered."""
+
+    cells: "list[Evaluated]"
+    metrics: list[str]  # those to look at first
+    untracked: str | None = None  # what MLflow does not have yet
+
+
+def evaluate(
+    target: str | Path,
+    *,
+    lesion: str | None = None,
+    split: "Split" = "test",
+    probe: bool = False,
+    again: bool = False,
+    change: Sequence[str] = (),
+    only: Sequence[str] = (),
+    runs: str | Path = RUNS,
+    tracking: str | None = None,
+    told: "Told | None" = None,
+) -> Evaluation:
+    """Score a trained cell again, or all of a file's at their chosen points; what was asked before is remembered.
+
+    `lesion`: also with that memory silent, "fw" or "kv"; `probe`: look into the memories too.
+    """
+    from hqlt_lab.report.rows import reported
+    from hqlt_lab.study.evaluate import Question, evaluate_cell, evaluate_cells
+    from hqlt_lab.track.courier import send_evaluations
+
+    question = Question(split=split, lesion=lesion, probe=probe, again=again)
+    if not Path(target).is_file():
+        folder = folder_of(target, runs)
+        cell = evaluate_cell(folder, question)
+        metrics = [name for name in cell.scores[question.names[0]] if name.count("/") == 1]
+        behind = send_evaluations(tracker_of(runs, tracking), folder) if cell.new else None
+        return Evaluation(cells=[cell], metrics=metrics, untracked=behind)
+    experiment = load_experiment(target, change)
+    cells = evaluate_cells(chosen_folders(experiment, runs, only), question, told)
+    metrics = [f"{question.split}/{name.partition('/')[2]}" for name in reported(experiment.measure)]
+    new = any(cell.new for cell in cells)
+    behind = catch_up(target, change=change, runs=runs, tracking=tracking) if new else None
+    return Evaluation(cells=cells, metrics=list(dict.fromkeys(metrics)), untracked=behind)
+
+
+def chosen_folders(experiment: Experiment, runs: str | Path, only: Sequence[str]) -> list[Path]:
+    """Of the finished cells that the report shows."""
+    from hqlt_lab.report.rows import rows_of
+
+    agenda = open_agenda(experiment, Store(runs, experiment.name))
+    wish = wanted(experiment, agenda, [only] if isinstance(only, str) else only)
+    keys = {place.key for place in agenda.places() if wish(place)}
+    rows = rows_of(experiment, agenda.records())
+    found = [record.folder for row in rows for record in row.done if record.key in keys]
+    if not found:
+        raise StoreError(f"{experiment.name}: none of these cells is trained under {runs}. Train them with `hqlt run`.")
+    return found
 
 
 def tracker_of(runs: str | Path, uri: str | None = None) -> "Tracker":

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.experiment.change import short, spelled_value
 from hqlt_lab.experiment.experiment import Experiment
+from hqlt_lab.experiment.plan import points
 
 State = Literal["waiting", "running", "done", "failed", "diverged", "pruned", "superseded"]
 ENDED = ("done", "failed", "diverged", "pruned", "superseded")  # nothing more is written into such a folder
@@ -28,6 +29,7 @@ class StudyCard:
     select: str = ""
     report: Sequence[str] = ()
     direction: str = "maximize"
+    layers: int = 0  # of the deepest arm
     config: str = ""  # the YAML as it was read
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
@@ -52,6 +54,7 @@ class CellCard:
 
 def study_card(experiment: Experiment, folder: Path, config: str, provenance: Mapping[str, Any]) -> StudyCard:
     """The card of an experiment whose cells live in this folder."""
+    first = next(points(experiment.tune))
     paths = {path: None for arm in experiment.arms for path in arm.levels} | dict.fromkeys(experiment.tune)
     return StudyCard(
         name=experiment.name,
@@ -62,6 +65,7 @@ def study_card(experiment: Experiment, folder: Path, config: str, provenance: Ma
         select=experiment.measure.select,
         report=list(experiment.measure.report),
         direction=experiment.measure.way((*experiment.measure.report, experiment.measure.select)[0]),
+        layers=max(experiment.cell(arm, first, 0).model["layers"] for arm in experiment.arms),
         config=config,
         provenance=provenance,
     )

@@ -13,10 +13,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from hqlt_lab.track.card import ENDED, CellCard, StudyCard
+from hqlt_lab.track.folder import evaluation_points
 from hqlt_lab.track.home import Home
 from hqlt_lab.track.knock import first_line, locked
-from hqlt_lab.track.mirror import Mirror
-from hqlt_lab.track.store import Tracker
+from hqlt_lab.track.mirror import Mirror, metrics_of
+from hqlt_lab.track.sent import read_sent
+from hqlt_lab.track.store import Store, Tracker
 
 EVERY = 2.0  # seconds between two rounds
 LONGEST_WAIT = 60.0  # seconds between two rounds while the tracker is away
@@ -122,6 +124,22 @@ class Courier:
             self.over.wait(min(0.1 * 2**failures, self.every))
         else:
             self.leaving.wait(min(self.every * 2 ** min(failures, 10), LONGEST_WAIT))
+
+
+def send_evaluations(tracker: Tracker, folder: Path) -> str | None:
+    """Add what a cell scored when asked again to its run; what went wrong, in a sentence.
+
+    A cell that has no run there yet is sent whole with its study.
+    """
+    sent = read_sent(folder)
+    if sent is None or sent.uri != tracker.uri:
+        return None
+    try:
+        client = Store(tracker).open()
+        client.log_batch(sent.run, list(metrics_of(evaluation_points(folder))), synchronous=True)
+    except Exception as error:  # as above: the tracker is a guest
+        return f"MLflow at {tracker.uri} does not have the evaluation yet: {first_line(error)}. {folder} holds it."
+    return None
 
 
 def catch_up(tracker: Tracker, study: StudyCard, cards: Iterable[CellCard]) -> str | None:

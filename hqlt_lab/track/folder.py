@@ -4,10 +4,11 @@ from pathlib import Path
 
 from hqlt_lab.track import spool
 from hqlt_lab.track.spool import Point
-from hqlt_lab.train import claim, outcome
+from hqlt_lab.train import claim, evaluations, outcome, probe_file
+from hqlt_lab.train.evaluations import evaluations_in
 from hqlt_lab.train.outcome import read_outcome
 
-KEPT = (claim.FILE, outcome.FILE, "log.txt", "process.log")
+KEPT = (claim.FILE, outcome.FILE, probe_file.FILE, evaluations.FILE, "log.txt", "process.log")
 
 
 def began(folder: Path) -> int | None:
@@ -26,10 +27,10 @@ def changed(file: Path) -> int | None:
     return file.stat().st_mtime_ns // 1_000_000 if file.exists() else None
 
 
-def outcome_text(folder: Path) -> str:
-    """The outcome as it is written, or nothing."""
-    file = folder / outcome.FILE
-    return file.read_text() if file.exists() else ""
+def results_text(folder: Path) -> str:
+    """Outcome and evaluations as they are written, or nothing."""
+    files = [folder / outcome.FILE, folder / evaluations.FILE]
+    return "".join(file.read_text() for file in files if file.exists())
 
 
 def outcome_points(folder: Path) -> list[Point]:
@@ -46,6 +47,18 @@ def outcome_points(folder: Path) -> list[Point]:
     }
     metrics = cost if spool.size(folder) else cost | found.metrics
     return [Point(found.step, ended(folder) or 0, metrics)]
+
+
+def evaluation_points(folder: Path) -> list[Point]:
+    """What the cell scored when it was asked again: without_fw/test/accuracy; not what its outcome says already."""
+    found = read_outcome(folder)
+    step, known = (found.step, found.metrics) if found else (0, {})
+    points = []
+    for one in evaluations_in(folder):
+        before = f"without_{one.lesion}/" if one.lesion else ""
+        metrics = {before + name: value for name, value in one.metrics.items() if before or name not in known}
+        points.append(Point(step, one.time, metrics))
+    return points
 
 
 def kept_files(folder: Path) -> list[Path]:

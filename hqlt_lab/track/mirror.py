@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from hqlt_lab.experiment.cell import digest
 from hqlt_lab.track import spool
 from hqlt_lab.track.card import ENDED, CellCard, StudyCard
-from hqlt_lab.track.folder import began, ended, kept_files, outcome_points, outcome_text
+from hqlt_lab.track.folder import began, ended, evaluation_points, kept_files, outcome_points, results_text
 from hqlt_lab.track.home import Home, Run, data_of, found_run, home_of, introduce, new_run
 from hqlt_lab.track.sent import Sent, read_sent
 from hqlt_lab.track.spool import Point
@@ -55,12 +55,12 @@ class Mirror:
             return
         run = self.run_of(card, home)
         tags = cell_tags(card, self.study, home.parent.id)
-        sent, told = self.sent_of(card, home, run), digest([tags, dict(card.code), outcome_text(card.folder)])
+        sent, told = self.sent_of(card, home, run), digest([tags, dict(card.code), results_text(card.folder)])
         points, end = spool.read(card.folder, sent.offset, PIECE)
         if told == sent.told and not points:
             return
         if told != sent.told:
-            points = [*points, *outcome_points(card.folder)]
+            points = [*points, *outcome_points(card.folder), *evaluation_points(card.folder)]
         while True:
             self.batch(run, points, new_in(tags, run.tags), params(card))
             sent = replace(sent, offset=end)

@@ -14,6 +14,7 @@ KEY = "hqlt"
 TAG = f"mlflow.sharedViewState.{KEY}"
 SPEED = "cost/tokens_per_second"
 RUNS = 100  # that a chart compares
+LAYERS = 8  # that a chart shows
 
 
 def link(base: str, experiment: str) -> str:
@@ -26,12 +27,13 @@ def view_of(study: StudyCard) -> dict[str, Any]:
     """The state that MLflow's page is put into."""
     select, report = clean(study.select), [clean(name) for name in study.report]
     axes = [clean(name) for name in study.axes]
-    sections = {"curves": "Curves", "results": "Results"}
+    sections = {"curves": "Curves", "results": "Results"} | ({"memories": "Memories"} if study.layers else {})
     charts = [
         line("train", "train/loss"),
         line("select", select),
         parallel("axes", ["arm", *axes], [*report, select]),
         *(bar(f"report{number}", name) for number, name in enumerate(report)),
+        *(of_layers(name, study.layers) for name in ("share", "state_rank") if study.layers),
     ]
     return {
         "searchFilter": "tags.`hqlt.kind` = 'cell' and tags.`hqlt.status` != 'superseded'",
@@ -83,11 +85,17 @@ def chart(uuid: str, kind: str, section: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def line(uuid: str, metric: str) -> dict[str, Any]:
-    """A metric over the steps, a curve per run."""
+def of_layers(quantity: str, layers: int) -> dict[str, Any]:
+    """What the probes saw, a curve per run and layer; of a deep model some layers, as MLflow keeps few letters."""
+    shown = range(0, layers, -(-layers // LAYERS))
+    return line(quantity, *(f"probe/layer_{layer}/{quantity}" for layer in shown)) | {"metricSectionId": "memories"}
+
+
+def line(uuid: str, *metrics: str) -> dict[str, Any]:
+    """Metrics over the steps, a curve per run and metric."""
     return chart(uuid, "LINE", "curves") | {
-        "metricKey": metric,
-        "selectedMetricKeys": [metric],
+        "metricKey": metrics[0],
+        "selectedMetricKeys": list(metrics),
         "xAxisKey": "step",
         "scaleType": "linear",
         "xAxisScaleType": "linear",

@@ -20,6 +20,7 @@ files         writing that a crash cannot tear
 lines         lines of JSON, appended as things happen
 probing       looks into the memories
 probe_file    what the probes saw, in the folder
+evaluate      a trained cell, asked again
 evaluations   what a trained cell scored when asked again
 ranks         what several processes know together
 trainer       Lightning's Trainer, lean and quiet

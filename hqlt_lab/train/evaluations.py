@@ -2,11 +2,13 @@
 
     {"test": {"test/normalised_accuracy": 98.1, ...}, "test without fw": {"test/normalised_accuracy": 2.3, ...}}
 
-In a file of the cell's folder, readable without torch.
+In a file of the cell's folder, with the time of each, readable without torch.
 """
 
 import json
+import time
 from pathlib import Path
+from typing import NamedTuple
 
 from hqlt_lab.train.files import write
 
@@ -14,17 +16,33 @@ FILE = "evaluations.json"
 Evaluations = dict[str, dict[str, float]]
 
 
+class Evaluation(NamedTuple):
+    """One of them."""
+
+    split: str
+    lesion: str | None  # the memory that was silent
+    time: int  # milliseconds since 1970, as MLflow counts
+    metrics: dict[str, float]
+
+
 def name_of(split: str, lesion: str | None) -> str:
     """What an evaluation is called."""
     return f"{split} without {lesion}" if lesion else split
 
 
-def read_evaluations(folder: Path) -> Evaluations:
+def evaluations_in(folder: Path) -> list[Evaluation]:
     """All that were made of the cell in this folder."""
     file = folder / FILE
-    return json.loads(file.read_text()) if file.exists() else {}
+    return [Evaluation(**told) for told in json.loads(file.read_text())] if file.exists() else []
 
 
-def write_evaluations(folder: Path, found: Evaluations) -> None:
-    """Add some, or replace those of the same name."""
-    write(folder / FILE, json.dumps(read_evaluations(folder) | found, indent=1) + "\n")
+def read_evaluations(folder: Path) -> Evaluations:
+    """The same by name: "test without fw" -> metrics."""
+    return {name_of(one.split, one.lesion): one.metrics for one in evaluations_in(folder)}
+
+
+def write_evaluation(folder: Path, split: str, lesion: str | None, metrics: dict[str, float]) -> None:
+    """Add one, or replace what was known under its name."""
+    others = [one for one in evaluations_in(folder) if (one.split, one.lesion) != (split, lesion)]
+    made = Evaluation(split, lesion, time.time_ns() // 1_000_000, metrics)
+    write(folder / FILE, json.dumps([one._asdict() for one in [*others, made]], indent=1) + "\n")

@@ -4,8 +4,10 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
+from torch import Tensor
+
 from hqlt_lab.errors import TrainingError
-from hqlt_lab.experiment.cell import cell_from
+from hqlt_lab.experiment.cell import Cell, cell_from
 from hqlt_lab.model.sequence_model import SequenceModel
 from hqlt_lab.registry import build
 from hqlt_lab.tasks._base import Task
@@ -23,9 +25,20 @@ class Loaded(NamedTuple):
 
 def load_cell(folder: Path) -> Loaded:
     """The weights that were kept, in the model that the cell describes."""
-    cell = cell_from(json.loads((folder / FILE).read_text()))
+    cell = cell_in(folder)
     task = build("task", cell.task)
     model = build_model(cell, task)
+    model.load_state_dict(weights_in(folder, cell))
+    return Loaded(model.eval(), task)
+
+
+def cell_in(folder: Path) -> Cell:
+    """Whose folder it is."""
+    return cell_from(json.loads((folder / FILE).read_text()))
+
+
+def weights_in(folder: Path, cell: Cell) -> dict[str, Tensor]:
+    """Those that were kept, by their names in the model."""
     first = BEST if cell.train.report == "best_valid" else LAST
     for name in (first, LAST, BEST):
         if (folder / name).exists():
@@ -33,6 +46,5 @@ def load_cell(folder: Path) -> Loaded:
                 weights = read(folder / name)["state_dict"]
             except DAMAGED as error:
                 raise TrainingError(f"{folder / name}: cannot be read ({type(error).__name__}).") from error
-            model.load_state_dict({key.removeprefix("model."): value for key, value in weights.items()})
-            return Loaded(model.eval(), task)
+            return {key.removeprefix("model."): value for key, value in weights.items()}
     raise TrainingError(f"{folder}: no weights are kept here (train.keep is {cell.train.keep!r}). Train it again.")

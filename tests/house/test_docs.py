@@ -32,6 +32,12 @@ def test_the_python_of_the_streaming_page_says_what_it_prints():
     assert f"# {told.stdout.strip()}:" in script
 
 
+def test_the_python_of_the_page_on_probes_says_what_it_prints():
+    (script,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/probes.md").read_text(), re.DOTALL)
+    told = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=True)
+    assert f"# {told.stdout.strip()}:" in script
+
+
 def test_composing_a_model_takes_five_lines_and_a_new_rule_less_than_sixty():
     compose, rule, _ = blocks("python")
     assert len([line for line in compose.splitlines() if line]) <= 5
@@ -94,7 +100,7 @@ def hear_ctrl_c():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["README.md", "docs/experiments.md", "docs/studies.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/experiments.md", "docs/studies.md", "docs/probes.md"])
 def test_every_command_of_the_docs_works(page, small_world):
     lines = [line for line in commands((ROOT / page).read_text()) if line.startswith("hqlt ")]
     assert lines

@@ -13,6 +13,8 @@ from hqlt_lab.track.courier import catch_up
 from hqlt_lab.track.sent import FILE, read_sent
 from hqlt_lab.track.spool import Spool
 from hqlt_lab.track.words import STATUS, clean
+from hqlt_lab.train.evaluations import write_evaluation
+from hqlt_lab.train.probe_file import ProbeFile
 from tests.track.conftest import card, end, study_named, train, twice
 
 
@@ -54,6 +56,24 @@ def test_a_settled_cell_has_its_cost_and_files(look, study, mirrored):
     assert (run.data.metrics["cost/seconds"], run.data.metrics["cost/tokens_per_second"]) == (3.0, 1e4)
     assert (run.data.metrics["cost/state_bytes"], run.data.metrics["cost/flops_per_token"]) == (640.0, 2.5e3)
     assert look.files(run) == {"cell.json", "outcome.json", "log.txt", "provenance.json"}
+
+
+def test_a_cell_that_is_asked_again_has_what_it_scored_once(look, study, mirrored):
+    cell = card(study, state="done")
+    train(cell, 1, 3)
+    end(cell, 3)
+    mirrored(cell)
+    write_evaluation(cell.folder, "test", None, {"test/accuracy": 99.0, "test/loss": 0.1})
+    write_evaluation(cell.folder, "test", "fw", {"test/accuracy": 50.0})
+    ProbeFile(cell.folder).add(3, [{"share": [0.5]}])
+    mirrored(cell)
+    write_evaluation(cell.folder, "test", "kv", {"test/accuracy": 70.0})
+    mirrored(cell)
+    [run] = look.runs(study)
+    assert run.data.metrics["without_fw/test/accuracy"] == 50 and run.data.metrics["test/loss"] == 0.1
+    assert run.data.metrics["without_kv/test/accuracy"] == 70
+    assert look.steps(study, "without_fw/test/accuracy") == [3] and look.steps(study, "test/accuracy") == []
+    assert {"evaluations.json", "probes.jsonl"} < look.files(run)
 
 
 def test_a_cell_without_curves_still_shows_its_outcome(look, study, mirrored):

@@ -3,6 +3,7 @@
 import json
 import os
 import socket
+from dataclasses import replace
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -26,6 +27,15 @@ def test_the_view_has_our_columns_and_charts(study):
     assert charts["axes"]["selectedParams"] == ["arm", "mixer", "lr"]
     sections = {section["uuid"] for section in view["compareRunSections"]}
     assert {chart["metricSectionId"] for chart in charts.values()} == sections
+
+
+def test_the_view_shows_what_the_memories_do_and_of_deep_models_some_layers(study):
+    for layers, shown in ((2, [0, 1]), (24, list(range(0, 24, 3)))):
+        view = view_of(replace(study, layers=layers))
+        charts = {chart["uuid"]: chart for chart in view["compareRunCharts"]}
+        assert charts["share"]["selectedMetricKeys"] == [f"probe/layer_{layer}/share" for layer in shown]
+        assert charts["share"]["metricSectionId"] == "memories" == view["compareRunSections"][-1]["uuid"]
+        assert len(json.dumps(view)) < 5000
 
 
 def test_the_view_is_kept_with_the_experiment(look, study, mirrored):

@@ -12,7 +12,7 @@ from hqlt_lab.experiment.plan import key_of
 from hqlt_lab.experiment.settings import TrainConfig
 from hqlt_lab.model.layout import Layout
 from hqlt_lab.model.probes import probe
-from hqlt_lab.train.evaluations import read_evaluations, write_evaluations
+from hqlt_lab.train.evaluations import evaluations_in, read_evaluations, write_evaluation
 from hqlt_lab.train.fit import fit
 from hqlt_lab.train.interrupt import Interrupted
 from hqlt_lab.train.load import load_cell
@@ -46,9 +46,11 @@ def test_a_torn_line_is_cut_and_a_step_that_is_there_is_not_written_again(tmp_pa
 
 def test_evaluations_are_added_to_those_that_are_there(tmp_path):
     assert read_evaluations(tmp_path) == {}
-    write_evaluations(tmp_path, {"test": {"test/loss": 1.0}})
-    write_evaluations(tmp_path, {"test without fw": {"test/loss": 2.0}, "test": {"test/loss": 0.5}})
+    write_evaluation(tmp_path, "test", None, {"test/loss": 1.0})
+    write_evaluation(tmp_path, "test", "fw", {"test/loss": 2.0})
+    write_evaluation(tmp_path, "test", None, {"test/loss": 0.5})
     assert read_evaluations(tmp_path) == {"test": {"test/loss": 0.5}, "test without fw": {"test/loss": 2.0}}
+    assert [(one.split, one.lesion) for one in evaluations_in(tmp_path)] == [("test", "fw"), ("test", None)]
 
 
 def steps_told(notes):

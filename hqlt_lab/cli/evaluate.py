@@ -1,0 +1,114 @@
+"""The verb about trained models: what they score, whole and with one memory silent, and what the memories do."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import Progress
+from rich.table import Table
+
+from hqlt_lab.cli.experiments import OnlyOption, SetOption
+from hqlt_lab.cli.studies import RunsOption, TrackingOption, whole
+
+if TYPE_CHECKING:
+    from hqlt_lab.study.evaluate import Evaluated
+
+console = Console()
+UNSHOWN = ("norm_", "work_", "share")  # what the shares are made of, and the shares themselves: they stand by head
+
+
+def evaluate(
+    target: Annotated[
+        str, typer.Argument(help="A trained cell (key, folder or MLflow run), or an experiment file: all of its arms.")
+    ],
+    lesion: Annotated[
+        Literal["fw", "kv"] | None,
+        typer.Option(help="Also score with this memory silent: the fast weights or softmax."),
+    ] = None,
+    split: Annotated[Literal["test", "valid", "short"], typer.Option(help="The fixed set to score on.")] = "test",
+    probe: Annotated[bool, typer.Option("--probe", help="Also look into the memories, layer by layer.")] = False,
+    only: OnlyOption = None,
+    change: SetOption = None,
+    again: Annotated[bool, typer.Option("--again", help="Compute also what was evaluated before.")] = False,
+    runs: RunsOption = Path("runs"),
+    tracking: TrackingOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs: one entry per cell.")] = False,
+) -> None:
+    """Score trained models again, whole and without one memory: who does the work, the fast weights or softmax?"""
+    from hqlt_lab import api
+
+    asked = {"lesion": lesion, "split": split, "probe": probe, "again": again}
+    with bar() as told:
+        found = api.evaluate(
+            target, **asked, change=change or (), only=only or (), runs=runs, tracking=tracking, told=told
+        )
+    if as_json:
+        print(json.dumps([asdict(answer) for answer in found.cells], indent=1, default=str))
+        return
+    for reason in dict.fromkeys(answer.skipped for answer in found.cells if answer.skipped):
+        console.print(f"[yellow]{escape(reason)}[/yellow]", soft_wrap=True)
+    arms = by_arm([answer for answer in found.cells if not answer.skipped])
+    whole(scores(arms, found.metrics))
+    for arm, answers in arms.items() if probe else ():
+        console.print()
+        whole(memories(arm, answers))
+    if found.untracked:
+        console.print(f"[yellow]{escape(found.untracked)}[/yellow]", soft_wrap=True)
+
+
+@contextmanager
+def bar() -> Iterator[Callable[[int, int], None]]:
+    """A bar on standard error, where there is a terminal."""
+    with Progress(console=Console(stderr=True), transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("evaluating")
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+def by_arm(answers: "Sequence[Evaluated]") -> "dict[str, list[Evaluated]]":
+    arms: dict[str, list[Evaluated]] = {}
+    for answer in answers:
+        arms.setdefault(answer.arm, []).append(answer)
+    return arms
+
+
+def scores(arms: "dict[str, list[Evaluated]]", metrics: Sequence[str]) -> Table:
+    """A line per arm and metric, the evaluations side by side; of several seeds the median."""
+    from hqlt_lab.study.evaluate import medians
+
+    names = dict.fromkeys(name for answers in arms.values() for answer in answers for name in answer.scores)
+    table = Table("arm", "seeds", "metric", *names, box=None, pad_edge=False)
+    for arm, answers in arms.items():
+        for metric in metrics:
+            found = medians(answers, metric)
+            table.add_row(escape(arm), str(len(answers)), metric, *(f"{found[name]:.4g}" for name in names))
+    return table
+
+
+def memories(arm: str, answers: "Sequence[Evaluated]") -> Table:
+    """A line per layer: the fast weights' share head by head, then means over the heads; all over the seeds too."""
+    tables = [answer.probes.layers for answer in answers if answer.probes]
+    found = dict.fromkeys(name for layers in tables for layer in layers for name in layer)
+    quantities = [name for name in found if not name.startswith(UNSHOWN)]
+    table = Table("layer", "share by head", *quantities, box=None, pad_edge=False, title=escape(arm))
+    table.title_justify = "left"
+    for column in table.columns:
+        column.no_wrap = True
+    for number, same_layer in enumerate(zip(*tables, strict=True)):
+        heads = zip(*(layer["share"] for layer in same_layer if "share" in layer), strict=True)
+        by_head = "  ".join(mean(values) for values in heads)
+        means = (mean([value for layer in same_layer for value in layer.get(name, ())]) for name in quantities)
+        table.add_row(str(number), by_head, *means)
+    return table
+
+
+def mean(values: Sequence[float | None]) -> str:
+    """Of those that are numbers."""
+    known = [value for value in values if value is not None]
+    return f"{fmean(known):.3g}" if known else "-"

@@ -1,0 +1,87 @@
+"""Trained cells, asked again one after the other: what they score, whole and with one memory silent."""
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hqlt_lab.errors import ConfigError, TrainingError
+from hqlt_lab.train.evaluations import Evaluations, name_of
+from hqlt_lab.train.probe_file import ProbeTable
+
+if TYPE_CHECKING:
+    from hqlt_lab.train.evaluate import Split
+
+Told = Callable[[int, int], None]  # cells that are done, and how many there are
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What is asked of every cell."""
+
+    split: "Split" = "test"
+    lesion: str | None = None  # the memory to silence, beside the intact model
+    probe: bool = False  # whether to look into the memories too
+    again: bool = False  # also what was asked before
+
+    @property
+    def names(self) -> list[str]:
+        """Of the evaluations."""
+        return [name_of(self.split, memory) for memory in dict.fromkeys([None, self.lesion])]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluated:
+    """One cell's answer."""
+
+    arm: str
+    seed: int
+    folder: Path
+    scores: Evaluations = field(default_factory=dict)  # "test without fw" -> metrics
+    probes: ProbeTable | None = None
+    skipped: str = ""  # why it was not asked
+    new: bool = False  # whether anything was computed
+
+
+def evaluate_cells(folders: Sequence[Path], question: Question, told: Told | None = None) -> list[Evaluated]:
+    """Each in turn; one that cannot be asked is passed over, with a sentence."""
+    from hqlt_lab.train.load import cell_in
+
+    answers = []
+    for number, folder in enumerate(folders):
+        if told:
+            told(number, len(folders))
+        try:
+            answers.append(evaluate_cell(folder, question))
+        except (ConfigError, TrainingError) as error:
+            cell = cell_in(folder)
+            answers.append(Evaluated(arm=cell.arm, seed=cell.seed, folder=folder, skipped=f"{cell.arm}: {error}"))
+    if told:
+        told(len(folders), len(folders))
+    return answers
+
+
+def evaluate_cell(folder: Path, question: Question) -> Evaluated:
+    """One cell's answer; what cannot be asked of it is an error."""
+    from hqlt_lab.train.evaluate import Examination
+
+    asked = Examination(folder)
+    if question.lesion:
+        asked.check(question.lesion)  # before the intact model is scored for nothing
+    lesions = dict.fromkeys([None, question.lesion])
+    scores = {
+        name_of(question.split, memory): asked.score(question.split, memory, question.again) for memory in lesions
+    }
+    probes = asked.probe(question.split) if question.probe else None
+    cell = asked.cell
+    return Evaluated(arm=cell.arm, seed=cell.seed, folder=folder, scores=scores, probes=probes, new=asked.asked)
+
+
+def medians(answers: Sequence[Evaluated], metric: str) -> dict[str, float]:
+    """Of one arm's seeds, by the evaluation's name."""
+    names = dict.fromkeys(name for answer in answers for name in answer.scores)
+    return {
+        name: statistics.median(answer.scores[name][metric] for answer in answers if metric in answer.scores[name])
+        for name in names
+    }
