@@ -63,12 +63,15 @@ def available(kind: str, pattern: str = "*") -> list[str]:
 
 def find(kind: str, name: str, at: str | None = None) -> Callable[..., Any]:
     """The maker of that name.  `at` is where the name was written (`model.mixer`), for the error."""
-    names = available(kind)
-    if not isinstance(name, str) or canonical(name) not in names:
+    kind_named(kind)
+    stock(kind)
+    maker = _book.get((kind, canonical(name))) if isinstance(name, str) else None
+    if maker is None:
+        names = available(kind)
         raise RegistryError(
             f"{at or kind}: no {kind} is called {name!r}.{did_you_mean(str(name), names)} Available: {listed(names)}."
         )
-    return _book[kind, canonical(name)]
+    return maker
 
 
 def describe(kind: str, name: str) -> Entry:

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -34,8 +35,9 @@ def options(kind: str, name: str, at: str | None = None) -> dict[str, Option]:
     return {key: option for key, option in asked.items() if key not in KINDS[kind].given}
 
 
-def parameters(maker: Callable[..., Any]) -> dict[str, Option]:
-    """Everything the maker asks for, options and what the lab hands over alike."""
+@cache
+def parameters(maker: Callable[..., Any]) -> Mapping[str, Option]:
+    """Everything the maker asks for, options and what the lab hands over alike; a large study asks a million times."""
     hints = get_type_hints(maker.__init__ if inspect.isclass(maker) else maker)
     return {
         name: Option(name, hints.get(name, Any), as_in_yaml(parameter.default))

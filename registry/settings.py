@@ -5,6 +5,7 @@ import inspect
 import textwrap
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from functools import cache
 from typing import Any, TypeVar, get_type_hints
 
 from hqlt_lab.errors import ConfigError, did_you_mean, listed
@@ -15,7 +16,7 @@ Settings = TypeVar("Settings")
 
 def settings_from(maker: type[Settings], given: Mapping[str, Any]) -> Settings:
     """The dataclass from a mapping; unknown words and values of the wrong type are told together."""
-    known = get_type_hints(maker)
+    known = hints(maker)  # type: ignore[arg-type]  # a class has a hash
     wrong = [
         f"{word}: there is no such setting.{did_you_mean(word, known)} Settings: {listed(known)}."
         for word in given
@@ -29,6 +30,12 @@ def settings_from(maker: type[Settings], given: Mapping[str, Any]) -> Settings:
     if wrong:
         raise ConfigError("\n".join(wrong))
     return maker(**given)
+
+
+@cache
+def hints(maker: Any) -> Mapping[str, Any]:
+    """The types of its fields."""
+    return get_type_hints(maker)
 
 
 def too_small(settings: Any, least: Mapping[str, float]) -> list[str]:

@@ -38,6 +38,8 @@ class GatedDelta(LinearRule):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
+        if self.log_rate.is_meta:  # nothing to draw, and arithmetic there loads torch's compiler, which takes seconds
+            return
         with torch.no_grad():
             self.log_rate.uniform_(1e-4, 16).log_()
             fade = self.fade_bias.uniform_(math.log(1e-3), math.log(0.1)).exp_()

@@ -5,12 +5,14 @@ import os
 import shlex
 import threading
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 
 import typer
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -126,20 +128,24 @@ def status(
     if as_json:
         print(json.dumps([asdict(record) for record in found.records], indent=1, default=str))
         return
-    table = Table("cell", "key", "state", "tries", "step", "time", "", box=None, pad_edge=False)
-    for column in table.columns[:-1]:
-        column.no_wrap = True
+    lines = [("cell", "key", "state", "tries", "step", "time", "")]
     for record in found.records:
         told = record.why or "  ".join(
             f"{name} {record.metrics[name]:.4g}" for name in found.report if name in record.metrics
         )
         took = in_time(record.seconds) if record.seconds else ""
         numbers = (str(record.attempts or ""), str(record.step or ""), took)
-        table.add_row(escape(title_of(record)), record.key, record.state, *numbers, escape(told))
-    whole(table)
+        lines.append((title_of(record), record.key, record.state, *numbers, told))
+    print("\n".join(aligned(lines)))
     states = Counter(record.state for record in found.records)
     told = ", ".join(f"{count} {state}" for state, count in states.items())
     console.print(f"{told}. {'Somebody is at work on it.' if found.busy else 'Nobody is at work on it.'}")
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+    """Columns under each other, the last as long as it is; rich takes ten seconds for ten thousand lines."""
+    widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+    return ["  ".join(map(set_cell_size, cells[:-1], widths)) + f"  {cells[-1]}".rstrip() for cells in lines]
 
 
 def logs(

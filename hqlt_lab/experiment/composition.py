@@ -47,9 +47,10 @@ def on_meta(cell: Cell, vocabulary: int) -> Any:
     import torch
 
     from hqlt_lab.model.config import ModelConfig
+    from hqlt_lab.model.initialise import Undrawn
     from hqlt_lab.model.sequence_model import SequenceModel
 
-    with torch.device("meta"):
+    with torch.device("meta"), Undrawn():
         return SequenceModel(ModelConfig(**cell.model, vocabulary=vocabulary))
 
 

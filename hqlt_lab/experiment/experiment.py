@@ -1,7 +1,9 @@
 """An experiment file, read strictly: all that is wrong with it is told in one message, before anything trains."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -32,7 +34,7 @@ class Arm:
     changes: Mapping[str, Any] = field(default_factory=dict)  # the arm's own
     allow: tuple[str, ...] = ()  # what would be a mistake, but is meant here
 
-    @property
+    @cached_property
     def title(self) -> str:
         """synchronous, mixer=sum"""
         return ", ".join([self.name, *(label(path, value, self.levels) for path, value in self.levels.items())])
@@ -55,6 +57,7 @@ class Experiment:
     prune: PruneConfig | None = None  # None: every cell is trained to its end
     launcher: Mapping[str, Any] = field(default_factory=lambda: {"name": "local"})
     warnings: tuple[str, ...] = ()
+    known: dict[str, Cell] = field(default_factory=dict, init=False, repr=False, compare=False)  # cells that were made
 
     @property
     def final_seeds(self) -> list[int]:
@@ -64,9 +67,13 @@ class Experiment:
 
     def cell(self, arm: Arm, point: Mapping[str, Any], seed: int) -> Cell:
         """One thing to train: that arm, with these tuned values."""
-        told = changed(changed(self.base, arm.changes, VARIED, arm.title), {**arm.levels, **point}, VARIED, arm.title)
-        sections = filled(resolved(told))
-        return Cell(**sections, measure=self.measure, seed=seed, arm=arm.title, axes=dict(arm.levels) | dict(point))
+        place = json.dumps([arm.name, arm.levels, arm.changes, point])
+        if place not in self.known:
+            told = changed(self.base, arm.changes, VARIED, arm.title)
+            told = changed(told, {**arm.levels, **point}, VARIED, arm.title)
+            axes = dict(arm.levels) | dict(point)
+            self.known[place] = Cell(**filled(resolved(told)), measure=self.measure, arm=arm.title, axes=axes)
+        return replace(self.known[place], seed=seed)
 
 
 def load(file: str | Path, overrides: Sequence[str] = ()) -> Experiment:
@@ -105,7 +112,9 @@ def load(file: str | Path, overrides: Sequence[str] = ()) -> Experiment:
     found.rows(experiment)
     found.compositions(experiment)
     found.stop()
-    return Experiment(**(vars(experiment) | {"warnings": tuple(found.warnings)}))
+    checked = replace(experiment, warnings=tuple(found.warnings))
+    checked.known.update(experiment.known)
+    return checked
 
 
 def arms_of(told: Mapping[str, Any]) -> list[Arm]:

@@ -4,8 +4,9 @@
 the key of a cell is made of, so that an option that is added later does not make old results strangers.
 """
 
-from collections.abc import Mapping
-from dataclasses import asdict, fields
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from functools import cache
 from typing import Any
 
 from hqlt_lab.errors import ConfigError, HqltError
@@ -80,7 +81,7 @@ def bare_part(kind: str, part: Mapping[str, Any]) -> Part:
 
 def bare_model(model: Mapping[str, Any]) -> dict[str, Any]:
     """Without settings at their default, and without what no layer reads."""
-    plain = asdict(ModelConfig())
+    plain = defaults(ModelConfig)
     made = {key: value for key, value in model.items() if key not in PARTS and value != plain[key]}
     parts = {kind: model[kind] if isinstance(model[kind], list) else [model[kind]] for kind in PARTS}
     layers = [
@@ -103,6 +104,11 @@ def bare_layer(parts: Mapping[str, Any]) -> dict[str, Part]:
 
 def bare_settings(settings: Any, leave_out: tuple[str, ...]) -> dict[str, Any]:
     """A dataclass of settings without what is at its default or cannot change a result."""
-    plain = asdict(type(settings)())
-    told = asdict(settings)
+    plain, told = defaults(type(settings)), vars(settings)  # type: ignore[arg-type]  # a class has a hash
     return {key: value for key, value in told.items() if key not in leave_out and value != plain[key]}
+
+
+@cache
+def defaults(maker: Callable[[], Any]) -> Mapping[str, Any]:
+    """Settings that nobody changed."""
+    return vars(maker())

@@ -69,7 +69,9 @@ def parsed(value: str) -> Any:
 
 
 def resolved(told: Mapping[str, Any]) -> dict[str, Any]:
-    """With every `${...}` replaced by what it refers to."""
+    """With every `${...}` replaced by what it refers to; OmegaConf is slow where there is none."""
+    if not refers(told):
+        return dict(told)
     try:
         made = OmegaConf.to_container(OmegaConf.create(dict(told)), resolve=True)
     except OmegaConfBaseException as error:
@@ -77,6 +79,15 @@ def resolved(told: Mapping[str, Any]) -> dict[str, Any]:
         raise ConfigError(f"{where}{str(error).splitlines()[0]}") from error
     assert isinstance(made, dict)
     return {str(key): value for key, value in made.items()}
+
+
+def refers(value: Any) -> bool:
+    """Whether there is anything to be replaced."""
+    if isinstance(value, Mapping):
+        return any(refers(inner) for inner in value.values())
+    if isinstance(value, list):
+        return any(refers(inner) for inner in value)
+    return isinstance(value, str) and "${" in value
 
 
 def as_yaml(told: Mapping[str, Any]) -> str:

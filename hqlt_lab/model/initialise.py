@@ -16,12 +16,27 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from hqlt_lab.errors import ConfigError
 from hqlt_lab.model.config import ModelConfig
 from hqlt_lab.model.memory import ToResidual
 
 DRAWN = (nn.Linear, nn.Conv1d, nn.Embedding)
+
+
+class Undrawn(TorchFunctionMode):
+    """Modules that are made inside keep what memory held: torch's own draws are skipped.
+
+    For models on the meta device, where the first draw would load torch's compiler, which takes seconds.
+    """
+
+    def __torch_function__(
+        self, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if getattr(function, "__module__", None) == "torch.nn.init":
+            return args[0] if args else (kwargs or {})["tensor"]
+        return function(*args, **(kwargs or {}))
 
 
 @torch.no_grad()

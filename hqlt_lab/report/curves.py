@@ -25,6 +25,20 @@ def curve(folder: Path, metric: str) -> dict[int, float]:
     return values
 
 
+def end_of_curve(folder: Path, metric: str) -> dict[int, float]:
+    """The last fifth of the steps: lines are read from the end, because a large study has millions of them."""
+    file = folder / FILE
+    values: dict[int, float] = {}
+    last = 0
+    for line in reversed(file.read_text(errors="replace").splitlines() if file.is_file() else []):
+        for step, value in points_of(line, metric):
+            if step * 10 <= last * 8:
+                return values
+            last = max(last, step)
+            values[step] = value  # of a step that was logged twice, the first value stays
+    return values
+
+
 def points_of(line: str, metric: str) -> list[tuple[int, float]]:
     """The step and the value on one line, if it holds them."""
     try:

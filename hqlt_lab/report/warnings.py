@@ -10,7 +10,7 @@ from typing import Any
 from hqlt_lab.experiment.experiment import Experiment
 from hqlt_lab.experiment.plan import points
 from hqlt_lab.experiment.tune import Range
-from hqlt_lab.report.curves import curve, late_fall
+from hqlt_lab.report.curves import end_of_curve, late_fall
 from hqlt_lab.report.rows import Row
 from hqlt_lab.report.words import counted, joined, shown
 from hqlt_lab.study.record import Record, State
@@ -92,7 +92,7 @@ def fall_of(row: Row) -> float:
     """By how much the loss fell at the end, in the median seed.  An arm that solves the task has no further to go."""
     if any(summary.solved and summary.solved[0] == summary.solved[1] for summary in row.summaries.values()):
         return 0.0
-    falls = [late_fall(curve(record.folder, "train/loss")) for record in row.done]
+    falls = [late_fall(end_of_curve(record.folder, "train/loss")) for record in row.done]
     return statistics.median([fall for fall in falls if fall is not None] or [0.0])
 
 
