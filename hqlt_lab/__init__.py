@@ -33,6 +33,7 @@ _HOME = {
     "build": "hqlt_lab.registry",
     "build_model": "hqlt_lab.model.sequence_model",
     "check_part": "hqlt_lab.check.kit",
+    "compare": "hqlt_lab.api",
     "describe": "hqlt_lab.registry",
     "evaluate": "hqlt_lab.api",
     "include": "hqlt_lab.registry",

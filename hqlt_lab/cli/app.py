@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from hqlt_lab.cli import components, evaluate, experiments, machine, studies
+from hqlt_lab.cli import compare, components, evaluate, experiments, machine, studies
 
 app = typer.Typer(
     help="Ablations of hybrid quadratic-linear transformers: compose, check, train, compare.",
@@ -37,6 +37,7 @@ app.command("status")(studies.status)
 app.command("logs")(studies.logs)
 app.command("report")(studies.report)
 app.command("evaluate")(evaluate.evaluate)
+app.command("compare")(compare.compare)
 app.command("forget")(studies.forget)
 app.command("ui")(studies.ui)
 app.command("train")(experiments.train)

@@ -19,4 +19,5 @@ lines         the numbers themselves, as CSV
 frame         every cell, as a pandas DataFrame
 words         numbers and names as people read them
 report        all of it
+compare       cells, studies and published values side by side
 """

@@ -5,6 +5,7 @@ store         one folder per experiment: its lock, its journal, its cells
 ledger        every attempt at every cell, and what came of it
 agenda        which cells there are, in which order, and how each stands
 record        a cell as it stands, for people and tables
+past          a study as its folder remembers it, without its file
 choose        which tuned point an arm is judged by
 search        what is searched, in Optuna's words
 coordinator   hands out cells, listens, settles, stops

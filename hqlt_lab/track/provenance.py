@@ -17,8 +17,9 @@ from typing import Any
 
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.experiment.fill import bare_model, fill_model
-from hqlt_lab.registry import find
+from hqlt_lab.registry import KINDS, available, find
 from hqlt_lab.track.machine import machine, repository, versions
+from hqlt_lab.track.sent import read_sent
 
 ROOMS = {"registry": "*.py", "ops": "*.py", "model": "*.py", "train": "*.py", "tasks": "_*.py", "components": "_*.py"}
 
@@ -65,6 +66,32 @@ def of_source(maker: Callable[..., Any]) -> str:
     except TypeError:
         file = None
     return short_hash([Path(file)]) if file and Path(file).is_file() else "unknown"
+
+
+def sources_today(names: Iterable[str]) -> dict[str, str]:
+    """What `code_of` would say of these sources now, without loading them where their shelf has the file."""
+    return {name: found for name in names if (found := source_today(name)) is not None}
+
+
+@cache
+def source_today(name: str) -> str | None:
+    """The hash of "lab" or of "kind name"; None if there is no such part any more."""
+    if name == "lab":
+        return lab()
+    kind, _, part = name.partition(" ")
+    shelf = KINDS[kind].shelf if kind in KINDS else None
+    file = place(shelf.removeprefix("hqlt_lab.")) / f"{part}.py" if shelf else None
+    if file is not None and file.is_file():
+        return short_hash([file])
+    return of_source(find(kind, part)) if kind in KINDS and part in available(kind) else None
+
+
+def commits(study: Path, artifacts: Path) -> list[str]:
+    """The commits that a study was run with, as far as its own copy of what MLflow was told has them."""
+    sent = read_sent(study)
+    told = artifacts / sent.experiment / sent.run / "artifacts" / "provenance" if sent else artifacts / "none"
+    found = [json.loads(file.read_text()).get("git") or {} for file in sorted(told.glob("*.json"))]
+    return sorted({one["commit"] for one in found if "commit" in one})
 
 
 @cache

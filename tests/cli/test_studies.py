@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import re
 
 import pytest
 from typer.testing import CliRunner
@@ -11,7 +12,7 @@ from typer.testing import CliRunner
 import hqlt_lab as lab
 from hqlt_lab.api import folder_of
 from hqlt_lab.cli.app import app
-from hqlt_lab.errors import StoreError
+from hqlt_lab.errors import ConfigError, StoreError
 from hqlt_lab.train.score import score
 
 STUDY = """
@@ -72,6 +73,42 @@ def test_report_is_markdown_or_csv_on_demand(place):
     rows = list(csv.DictReader(io.StringIO(typed("report", "study.yaml", "--csv"))))
     assert {row["arm"] for row in rows} == {"sum", "vector", "Mamba"}
     assert (place / "runs/studies/study/report.md").read_text() == typed("report", "study.yaml", "--markdown")
+
+
+def test_compare_says_what_differs_between_two_cells(place):
+    table = lab.results("study.yaml")
+    keys = [table.key[table.arm == arm].iloc[0] for arm in ("sum", "vector")]
+    told = json.loads(typed("compare", keys[0][:8], keys[1], "--json"))
+    different = {one["path"]: one["values"] for one in told["settings"]["entries"] if "path" in one}
+    assert different == {"model.mixer.name": ["sum", "vector"], "arm": ["sum", "vector"]}
+    assert told["code"]["said"] == ["The same code made all of them, and it has not changed since."]
+    values = {one["name"]: one["values"] for one in told["results"]["entries"]}
+    assert values["test/normalised_accuracy"] == list(table["test/normalised_accuracy"][table.key.isin(keys)])
+
+
+def test_compare_says_what_differs_between_a_study_as_it_was_trained_and_its_file_today(place):
+    (place / "later.yaml").write_text(STUDY.replace("steps: 4", "steps: 5").replace("seeds: 2", "seeds: 3"))
+    told = typed("compare", "study", "later.yaml")
+    assert re.search(r"train.steps +4 +5 *\n", told) and re.search(r"seeds +\[0, 1\] +\[0, 1, 2\] *\n", told)
+    assert "Of later.yaml it is not known which code made it." in told
+    assert "## Results" in typed("compare", "study", "study.yaml", "--markdown")
+    (row,) = [
+        one for one in json.loads(typed("compare", "study", "study.yaml", "--json"))["results"]["entries"]
+        if one["arm"] == "sum"
+    ]  # fmt: skip
+    assert row["summaries"][0] == row["summaries"][1] and row["differences"][1]["mean"] == 0
+
+
+def test_compare_tells_a_file_from_its_published_values(place):
+    told = typed("compare", "study.yaml")
+    assert "Of 1 published numbers: 1 " in told and "best 12.5" in told
+
+
+def test_what_cannot_be_compared_is_told(place):
+    with pytest.raises(StoreError, match=r"one of: study\. Did you mean 'study'\?"):
+        lab.compare(["studdy", "study"])
+    with pytest.raises(ConfigError, match="cannot be read"):
+        lab.compare(["nothing.yaml"])
 
 
 def test_logs_say_what_a_cell_printed(place):
