@@ -44,10 +44,18 @@ def evaluate(
     """Score trained models again, whole and without one memory: who does the work, the fast weights or softmax?"""
     from hqlt_lab import api
 
-    asked = {"lesion": lesion, "split": split, "probe": probe, "again": again}
     with bar() as told:
         found = api.evaluate(
-            target, **asked, change=change or (), only=only or (), runs=runs, tracking=tracking, told=told
+            target,
+            lesion=lesion,
+            split=split,
+            probe=probe,
+            again=again,
+            change=change or (),
+            only=only or (),
+            runs=runs,
+            tracking=tracking,
+            told=told,
         )
     if as_json:
         print(json.dumps([asdict(answer) for answer in found.cells], indent=1, default=str))

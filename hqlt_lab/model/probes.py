@@ -71,7 +71,8 @@ class Look:
 
     def __init__(self, memory: HybridMemory) -> None:
         self.memory = memory
-        self.given: tuple[Tensor | None, ...] = ()  # what the mixer got: fw, kv
+        self.fw: Tensor | None = None  # what the mixer got
+        self.kv: Tensor | None = None
         self.found: dict[str, list[float]] = {}
 
     def hooks(self) -> Iterator[Callable[[], Any]]:
@@ -79,13 +80,13 @@ class Look:
         yield partial(self.memory.register_forward_hook, self.at_memory)
 
     def at_mixer(self, mixer: nn.Module, given: tuple[Any, ...], answer: Tensor) -> None:
-        self.given = given[1:]
+        _, self.fw, self.kv = given
 
     def at_memory(self, memory: HybridMemory, given: tuple[Any, ...], answer: tuple[Tensor, MemoryState]) -> None:
         """The layer has answered: all is known, and the answers may be let go."""
         (x, _, places), (_, state) = given, answer
         real = real_tokens(x, places)
-        found = of_mixer(memory, x, *self.given, real)
+        found = of_mixer(memory, x, self.fw, self.kv, real)
         if memory.update_rule is not None:
             assert state.fw is not None
             values = memory.to_q.out_features // memory.heads  # behind them a rule may keep its normaliser
@@ -93,19 +94,20 @@ class Look:
         if memory.positions is not None:
             found["entropy"] = attention_entropy(memory, x, places)
         numbers = torch.stack(list(found.values())).tolist()  # at once: each waits for the device
-        self.given, self.found = (), dict(zip(found, numbers, strict=True))
+        self.fw, self.kv, self.found = None, None, dict(zip(found, numbers, strict=True))
 
 
 def of_mixer(memory: HybridMemory, x: Tensor, fw: Tensor | None, kv: Tensor | None, real: Tensor) -> Found:
     """Gates, and norms of what is answered and of what passes."""
     weights = memory.mixer.weights(x) if gives_weights(memory.mixer) else (None, None)
+    silent = torch.zeros_like(next(answer for answer in (fw, kv) if answer is not None))
     found: Found = {}
     with no_autocast(x):
         for name, weight, answer in zip(MEMORIES, weights, (fw, kv), strict=True):
             if answer is not None:
                 found[f"norm_{name}"] = mean(precise(answer).norm(dim=-1), real)
             if weight is not None:
-                known = answer if answer is not None else torch.zeros_like(kv if fw is None else fw)
+                known = silent if answer is None else answer
                 weight = precise(torch.as_tensor(weight, device=x.device)).expand_as(known)
                 found[f"gate_{name}"] = mean(weight.mean(-1), real)
                 found[f"work_{name}"] = mean((weight * known).norm(dim=-1), real)
