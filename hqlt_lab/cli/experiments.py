@@ -16,6 +16,7 @@ from hqlt_lab.words import in_bytes, in_time
 
 if TYPE_CHECKING:
     from hqlt_lab.experiment.cell import Cell
+    from hqlt_lab.experiment.experiment import Experiment
     from hqlt_lab.experiment.plan import Planned
     from hqlt_lab.model.sizes import Sizes
     from hqlt_lab.train.cost import Cost
@@ -51,12 +52,13 @@ def plan(
     experiment = load(file, change or [])
     planned = chosen(planned_of(experiment), only or [])
     if as_json:
-        print(json.dumps(list(entries(planned)), indent=2))
+        print(json.dumps(list(entries(experiment, planned)), indent=2))
         return
     console.print(f"[bold]{experiment.question}[/bold]")
     with Console(stderr=True).status("probing ..." if probe else "estimating ..."):
         arms = list(costs(planned, probe))
     show_sizes({arm: cost.sizes for arm, _, cost in arms}, parts)
+    show_matches(experiment, planned)
     show_costs(arms, probe)
     for path, axis in experiment.tune.items():
         if not isinstance(axis, list):
@@ -67,17 +69,18 @@ def plan(
         console.print(f"[yellow]{warning}[/yellow]")
 
 
-def entries(planned: "list[Planned]") -> Iterator[dict[str, Any]]:
+def entries(experiment: "Experiment", planned: "list[Planned]") -> Iterator[dict[str, Any]]:
     """The cells for programs; those that differ in seed or training are of one size."""
     from hqlt_lab.experiment.cell import digest
+    from hqlt_lab.experiment.matched import matches
     from hqlt_lab.train.cost import sizes_of
 
     known: dict[str, Any] = {}
-    for key, cell in planned:
+    for (key, cell), found in zip(planned, matches(experiment, [one.cell for one in planned]), strict=True):
         name = digest([cell.task, cell.model])
         if name not in known:
             known[name] = numbers(sizes_of(cell, "train")["train"])
-        yield {"key": key, **cell.as_dict(), "sizes": known[name]}
+        yield {"key": key, **cell.as_dict(), "sizes": known[name], "matched": found and found._asdict()}
 
 
 def show_sizes(arms: "dict[str, Sizes]", parts: bool) -> None:
@@ -86,6 +89,22 @@ def show_sizes(arms: "dict[str, Sizes]", parts: bool) -> None:
         console.print(table, "", sep="\n")
     lengths = sorted({sizes.length for sizes in arms.values()})
     console.print(SAYS.format(" or ".join(map(str, lengths))), "", sep="\n")
+
+
+def show_matches(experiment: "Experiment", planned: "list[Planned]") -> None:
+    """What was solved so that arms are equally large; tuned values may ask for several solutions."""
+    from hqlt_lab.experiment.matched import matches
+
+    if experiment.match is None:
+        return
+    table = Table("arm", "matched", "to", box=None, pad_edge=False)
+    told: dict[str, dict[str, str]] = {}
+    for one, found in zip(planned, matches(experiment, [one.cell for one in planned]), strict=True):
+        told.setdefault(one.cell.arm, {})[str(found) if found else "as written"] = found.to if found else ""
+    for arm, lines in told.items():
+        for words, to in lines.items():
+            table.add_row(arm, words, to)
+    console.print(table, "", sep="\n")
 
 
 def show_costs(arms: "list[tuple[str, list[Cell], Cost]]", probed: bool) -> None:

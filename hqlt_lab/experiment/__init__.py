@@ -9,6 +9,9 @@ cell          one thing to train, completely told
 experiment    the validated whole
 complaints    everything that is wrong with it, gathered
 composition   what is wrong although each part is right: the one place that loads torch
+match         arms of equal size: what the file may say of them
+matched       which arm is matched to which, and how
+solve         the setting that makes a model as large as another
 plan          arms x tuning points x seeds: the cells, each with its key
 json_schema   the same rules for editors
 """

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from hqlt_lab.experiment.settings import MeasureConfig, TrainConfig, TrainerConfig
@@ -25,6 +25,10 @@ class Cell:
     seed: int = 0
     arm: str = ""
     axes: Mapping[str, Any] = field(default_factory=dict)  # crossed and tuned paths, and their values here
+
+    def with_model(self, **settings: Any) -> "Cell":
+        """The same with other settings of the model."""
+        return replace(self, model={**self.model, **settings})
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON and YAML; `cell_from` is the way back."""

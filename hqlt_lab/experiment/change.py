@@ -16,6 +16,7 @@ from hqlt_lab.model.config import PARTS, ModelConfig
 
 MERGED = ("task", "model", "train", "trainer", "measure", "prune", "launcher")
 VARIED = ("task", "model", "train", "trainer")  # what arms and axes may change
+WHOLE = ("match",)  # is replaced, like a part
 PART_PATHS = {"task", "launcher", *(f"model.{kind}" for kind in PARTS)}
 
 
@@ -32,7 +33,7 @@ def changed(base: Mapping[str, Any], changes: Mapping[str, Any], may: tuple[str,
 
 def put(told: dict[str, Any], path: str, value: Any, at: str) -> None:
     """Set one path in place."""
-    whole_section = "." not in path and path not in PART_PATHS and isinstance(value, Mapping)
+    whole_section = "." not in path and path not in {*PART_PATHS, *WHOLE} and isinstance(value, Mapping)
     if whole_section:
         for key, inner in value.items():
             put(told, f"{path}.{key}", inner, at)

@@ -14,13 +14,15 @@ from hqlt_lab.experiment.change import VARIED, changed, label
 from hqlt_lab.experiment.complaints import Complaints
 from hqlt_lab.experiment.composition import ALLOWED
 from hqlt_lab.experiment.fill import fill_part, filled
+from hqlt_lab.experiment.match import conflicts, match_of
+from hqlt_lab.experiment.matched import matched, references
 from hqlt_lab.experiment.read import read, resolved
-from hqlt_lab.experiment.settings import MeasureConfig, PruneConfig
+from hqlt_lab.experiment.settings import MatchConfig, MeasureConfig, PruneConfig
 from hqlt_lab.experiment.tune import Range, grid, tuning
 
 SECTIONS = (
-    "question", "task", "model", "train", "trainer", "arms", "cross", "one_at_a_time", "tune", "seeds", "tune_seeds",
-    "prune", "measure", "published", "quoted", "launcher",
+    "question", "task", "model", "train", "trainer", "arms", "cross", "one_at_a_time", "match", "tune", "seeds",
+    "tune_seeds", "prune", "measure", "published", "quoted", "launcher",
 )  # fmt: skip
 FIRST_TUNE_SEED = 1000  # `tune_seeds: 2` is 1000, 1001: however many `seeds` there will be, none was tuned on
 
@@ -54,10 +56,12 @@ class Experiment:
     measure: MeasureConfig
     published: Mapping[str, Any]
     quoted: Mapping[str, Any]
+    match: MatchConfig | None = None  # None: every arm is as large as it is written
     prune: PruneConfig | None = None  # None: every cell is trained to its end
     launcher: Mapping[str, Any] = field(default_factory=lambda: {"name": "local"})
     warnings: tuple[str, ...] = ()
     known: dict[str, Cell] = field(default_factory=dict, init=False, repr=False, compare=False)  # cells that were made
+    counted: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)  # what `match` knows of sizes
 
     @property
     def final_seeds(self) -> list[int]:
@@ -65,15 +69,26 @@ class Experiment:
         searched = any(isinstance(axis, Range) for axis in self.tune.values())
         return [seed for seed in self.seeds if not (searched and seed in self.tune_seeds)]
 
+    @cached_property
+    def references(self) -> dict[str, Arm]:
+        """Which arm each is matched to, by title."""
+        return references(self.arms)
+
     def cell(self, arm: Arm, point: Mapping[str, Any], seed: int) -> Cell:
-        """One thing to train: that arm, with these tuned values."""
+        """One thing to train: that arm, with these tuned values, and as large as it is to be."""
         place = json.dumps([arm.name, arm.levels, arm.changes, point])
         if place not in self.known:
-            told = changed(self.base, arm.changes, VARIED, arm.title)
-            told = changed(told, {**arm.levels, **point}, VARIED, arm.title)
-            axes = dict(arm.levels) | dict(point)
-            self.known[place] = Cell(**filled(resolved(told)), measure=self.measure, arm=arm.title, axes=axes)
+            cell = self.as_written(arm, point, seed)
+            found = matched(self, arm, point, cell)
+            same = found is None or found.kept
+            self.known[place] = cell if same else cell.with_model(**{found.by: found.value})
         return replace(self.known[place], seed=seed)
+
+    def as_written(self, arm: Arm, point: Mapping[str, Any], seed: int) -> Cell:
+        """The same before it is matched."""
+        told = changed(changed(self.base, arm.changes, VARIED, arm.title), {**arm.levels, **point}, VARIED, arm.title)
+        sections = filled(resolved(told))
+        return Cell(**sections, measure=self.measure, seed=seed, arm=arm.title, axes=dict(arm.levels) | dict(point))
 
 
 def load(file: str | Path, overrides: Sequence[str] = ()) -> Experiment:
@@ -104,11 +119,14 @@ def load(file: str | Path, overrides: Sequence[str] = ()) -> Experiment:
         measure=found.gather(found.section, MeasureConfig, "measure", told.get("measure", {})) or MeasureConfig(),
         published=told.get("published", {}),
         quoted=told.get("quoted", {}),
+        match=found.gather(match_of, told.get("match")),
         prune=found.gather(prune_of, told),
         launcher=found.gather(launcher_of, told) or {},
     )
     if not experiment.final_seeds:
         found.add(f"seeds: {list(experiment.seeds)} were all tuned on (tune_seeds). Add one that was not.")
+    for sentence in conflicts(told, experiment.match) if experiment.match else ():
+        found.add(sentence)
     found.rows(experiment)
     found.compositions(experiment)
     found.stop()

@@ -11,7 +11,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from hqlt_lab.experiment.composition import ALLOWED
-from hqlt_lab.experiment.settings import MeasureConfig, PruneConfig, TrainConfig, TrainerConfig
+from hqlt_lab.experiment.settings import ON, MatchConfig, MeasureConfig, PruneConfig, TrainConfig, TrainerConfig
 from hqlt_lab.experiment.tune import Range
 from hqlt_lab.model.config import PARTS, ModelConfig
 from hqlt_lab.registry import available, describe, options, sentences
@@ -41,6 +41,7 @@ def json_schema() -> Schema:
         "arms": {"type": "object", "additionalProperties": arm},
         "cross": axis,
         "one_at_a_time": axis,
+        "match": {"oneOf": [{"enum": [*ON, None]}, section(MatchConfig) | {"required": ["on"]}]},
         "tune": {"type": "object", "additionalProperties": {"oneOf": [{"type": "array"}, section(Range)]}},
         "seeds": seeds,
         "tune_seeds": seeds,

@@ -110,6 +110,33 @@ class PruneConfig:
             raise ConfigError("\n".join(wrong))
 
 
+ON = ("parameters", "state", "flops")
+BY = ("mlp_width", "width")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatchConfig:
+    """In what all arms are to be equally large."""
+
+    on: Literal["parameters", "state", "flops"]
+    """What agrees: parameters, bytes of state after the longest training row, or FLOPs per token of training on it."""
+    by: Literal["mlp_width", "width"] | None = None
+    """The model's setting that is solved; null: mlp_width, and width for the state."""
+    within: float = 0.01
+    """How far an arm may be off, as a fraction of its reference."""
+
+    @property
+    def setting(self) -> str:
+        """What is solved."""
+        return self.by or ("width" if self.on == "state" else "mlp_width")
+
+    def __post_init__(self) -> None:
+        if self.on == "state" and self.by == "mlp_width":
+            raise ConfigError("by: the state does not depend on mlp_width. Use width.")
+        if not 0 < self.within < 1:
+            raise ConfigError(f"within: a fraction between 0 and 1 is needed, such as 0.01; got {self.within}.")
+
+
 @dataclass(frozen=True, kw_only=True)
 class MeasureConfig:
     """What counts."""

@@ -6,7 +6,7 @@ x += memory(norm(x));   x += mlp(norm(x))
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hqlt_lab.model.config import ModelConfig
+from hqlt_lab.model.config import ModelConfig, inner_width
 from hqlt_lab.model.layout import Places
 from hqlt_lab.model.memory import HybridMemory, ToResidual
 from hqlt_lab.model.state import MemoryState
@@ -16,9 +16,8 @@ from hqlt_lab.ops.swiglu import swiglu
 class SwiGlu(nn.Module):
     """down(silu(gate x) * up x)."""
 
-    def __init__(self, width: int, inner: int | None, bias: bool) -> None:
+    def __init__(self, width: int, inner: int, bias: bool) -> None:
         super().__init__()
-        inner = inner or -(-(width * 8 // 3) // 256) * 256
         self.gate = nn.Linear(width, inner, bias=bias)
         self.up = nn.Linear(width, inner, bias=bias)
         self.down = ToResidual(inner, width, bias=bias)
@@ -32,9 +31,8 @@ class SwiGlu(nn.Module):
 class Gelu(nn.Module):
     """down(gelu(up x))."""
 
-    def __init__(self, width: int, inner: int | None, bias: bool) -> None:
+    def __init__(self, width: int, inner: int, bias: bool) -> None:
         super().__init__()
-        inner = inner or 4 * width
         self.up = nn.Linear(width, inner, bias=bias)
         self.down = ToResidual(inner, width, bias=bias)
 
@@ -57,7 +55,7 @@ class Block(nn.Module):
         self.memory = HybridMemory(config, layer)
         self.mlp_norm = norm(config)
         mlp = SwiGlu if config.mlp == "swiglu" else Gelu
-        self.mlp = mlp(config.width, config.mlp_width, config.bias)
+        self.mlp = mlp(config.width, inner_width(config.width, config.mlp, config.mlp_width), config.bias)
 
     def forward(
         self, x: Tensor, state: MemoryState | None = None, places: Places | None = None

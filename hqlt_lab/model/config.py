@@ -93,6 +93,13 @@ class ModelConfig:
         return given[layer % len(given)] if isinstance(given, list) else given
 
 
+def inner_width(width: int, mlp: str, mlp_width: int | None) -> int:
+    """Of the MLP, also where the settings leave it open."""
+    if mlp_width is not None:
+        return mlp_width
+    return -(-(width * 8 // 3) // 256) * 256 if mlp == "swiglu" else 4 * width
+
+
 def model_config(settings: Mapping[str, Any]) -> ModelConfig:
     """From a mapping, with a sentence for every word that is not a setting."""
     return settings_from(ModelConfig, settings)

@@ -62,6 +62,22 @@ def test_plan_tells_sizes_part_by_part(folder):
     assert all(sizes[name] == pytest.approx(sum(part[name] for part in parts.values())) for name in parts["mixer"])
 
 
+def test_plan_tells_what_was_solved_to_match_the_arms(folder):
+    wider = ("--set", "model.width=32", "--set", "model.mlp_width=64")
+    told = hqlt(folder, "plan", "question.yaml", *wider, "--set", "match=parameters")
+    (line,) = (line.split() for line in told.splitlines() if line.startswith("two") and "mlp_width" in line)
+    assert line[:2] == ["two", "mlp_width"] and line[-1] == "one" and "parameters" in line and "%" in line
+    assert any(line.split() == ["one", "as", "written"] for line in told.splitlines())
+    cells = json.loads(hqlt(folder, "plan", "question.yaml", *wider, "--set", "match=parameters", "--json"))
+    first, second = (next(cell for cell in cells if cell["arm"] == arm) for arm in ("one", "two"))
+    found = second["matched"]
+    assert (
+        first["matched"] is None and f"{found['value']}," == line[2] and second["model"]["mlp_width"] == found["value"]
+    )
+    sizes = [cell["sizes"]["parameters"] for cell in (first, second)]
+    assert found["residual"] == pytest.approx(sizes[1] / sizes[0] - 1) and abs(found["residual"]) <= 0.01
+
+
 def test_plan_can_be_probed_and_read_by_programs(folder):
     assert "a rough estimate" not in hqlt(folder, "plan", "question.yaml", "--probe", "--only", "arm=two")
     (cell,) = json.loads(hqlt(folder, "plan", "question.yaml", "--only", "arm=two,seed=1", "--json"))
