@@ -13,7 +13,7 @@ CORES  := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 
 export MLFLOW_DISABLE_TELEMETRY = true
 .DELETE_ON_ERROR:
-.PHONY: demo test test-slow check bench types clean
+.PHONY: demo test test-slow check bench types clean browser images
 
 # stamps live inside .venv: deleting it resets them; every pip call carries the constraints
 $(VENV)/base: $(SPEC)
@@ -37,8 +37,19 @@ demo: $(VENV)/base
 test: $(VENV)/dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(CORES) -m "not slow and not gpu"
 
-test-slow: $(VENV)/dev
+test-slow: $(VENV)/dev browser
 	$(BIN)/python -m pytest -q -m "slow and not gpu"
+
+# pages are looked at in Debian's browser; without one those tests are skipped and say what to install
+browser:
+	@for name in chromium chromium-browser google-chrome; do command -v $$name > /dev/null && exit 0; done; \
+	    { test "$$(id -u)" = 0 && command -v apt-get > /dev/null && apt-get -qq update && \
+	    apt-get -qq install -y --no-install-recommends chromium > /dev/null; } || \
+	    echo "no browser: the tests that look at pages will be skipped"
+
+# the pictures of the docs, from the demo's runs
+images: $(VENV)/dev browser
+	$(BIN)/python -m tests.house.make_images
 
 bench: $(VENV)/gpu
 	$(BIN)/python benchmarks/cpu_speed.py
@@ -46,6 +57,7 @@ bench: $(VENV)/gpu
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/probe_cost.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/tracking_cost.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/study_overhead.py
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/many_cells.py 1
 
 check: $(VENV)/dev types
 	$(BIN)/ruff check .
