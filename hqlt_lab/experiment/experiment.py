@@ -80,8 +80,7 @@ class Experiment:
         if place not in self.known:
             cell = self.as_written(arm, point, seed)
             found = matched(self, arm, point, cell)
-            same = found is None or found.kept
-            self.known[place] = cell if same else cell.with_model(**{found.by: found.value})
+            self.known[place] = cell if found is None or found.kept else cell.with_model(**{found.by: found.value})
         return replace(self.known[place], seed=seed)
 
     def as_written(self, arm: Arm, point: Mapping[str, Any], seed: int) -> Cell:

@@ -48,7 +48,8 @@ class Examination:
         if name not in known:
             trainer, learner = self.brought_back()
             with quiet(), lesion(learner.model, memory) if memory else nullcontext():
-                known[name] = measure(trainer, learner, split)
+                found = measure(trainer, learner, split).metrics
+            known[name] = {f"{split}/{metric}": value for metric, value in found.items()}
             write_evaluation(self.folder, split, memory, known[name])
             self.asked = True
         return known[name]
