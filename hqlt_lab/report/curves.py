@@ -33,10 +33,10 @@ def end_of_curve(folder: Path, metric: str) -> dict[int, float]:
     for line in reversed(file.read_text(errors="replace").splitlines() if file.is_file() else []):
         for step, value in points_of(line, metric):
             if step * 10 <= last * 8:
-                return values
+                return dict(sorted(values.items()))
             last = max(last, step)
             values[step] = value  # of a step that was logged twice, the first value stays
-    return values
+    return dict(sorted(values.items()))
 
 
 def points_of(line: str, metric: str) -> list[tuple[int, float]]:

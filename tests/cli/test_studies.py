@@ -5,6 +5,8 @@ import io
 import json
 import os
 import re
+import subprocess
+import sys
 
 import pytest
 from typer.testing import CliRunner
@@ -97,6 +99,13 @@ def test_compare_says_what_differs_between_a_study_as_it_was_trained_and_its_fil
         if one["arm"] == "sum"
     ]  # fmt: skip
     assert row["summaries"][0] == row["summaries"][1] and row["differences"][1]["mean"] == 0
+
+
+def test_comparing_cells_loads_neither_torch_nor_mlflow(place):
+    keys = list(lab.results("study.yaml").key[:2])
+    script = f"import sys, hqlt_lab; hqlt_lab.compare({keys}).markdown(); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"torch", "lightning", "mlflow", "scipy.stats"} & set(loaded)
 
 
 def test_compare_tells_a_file_from_its_published_values(place):

@@ -1,6 +1,9 @@
 """Every shipped experiment loads, plans and rebuilds from what is stored."""
 
+import dataclasses
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,3 +36,20 @@ def test_a_shipped_file_loads_plans_and_rebuilds_the_same_model_and_data(file):
 def test_every_axis_has_a_small_experiment():
     names = {file.stem for file in FILES}
     assert {"first_run", "rules", "timings", "mixers", "positions", "windows", "recall"} <= names
+
+
+def test_reading_a_file_does_not_load_the_compiler_of_torch():
+    script = (
+        f"import sys; from hqlt_lab.experiment.experiment import load; load({str(EXPERIMENTS / 'small/rules.yaml')!r})"
+    )
+    script += "; print('torch._dynamo' in sys.modules)"
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert told.strip() == "False"
+
+
+def test_a_cell_that_was_made_before_differs_only_in_its_seed():
+    experiment = load(EXPERIMENTS / "first_run.yaml")
+    first, again = (experiment.cell(experiment.arms[1], {}, seed) for seed in (0, 7))
+    assert again == dataclasses.replace(first, seed=7)
+    other = dataclasses.replace(experiment, base=experiment.base | {"train": {"steps": 3}})
+    assert other.cell(experiment.arms[1], {}, 0).train.steps == 3 != first.train.steps

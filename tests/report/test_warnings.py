@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from hqlt_lab.report.curves import curve, late_fall
+from hqlt_lab.report.curves import curve, end_of_curve, late_fall
 from hqlt_lab.report.rows import rows_of
 from hqlt_lab.report.warnings import warnings_of
 
@@ -167,3 +167,15 @@ def test_what_did_not_finish_is_counted_with_its_first_reason(asked, cell):
 def test_doubts_about_the_file_stand_in_the_report_too(asked):
     experiment = asked("seeds: 1\n", arms="arms: {late: {model.timing: {name: delayed_stream, window: 12}}}\n")
     assert len(experiment.warnings) == 1 and told(experiment, []) == list(experiment.warnings)
+
+
+def test_the_end_of_a_curve_says_of_its_fall_what_the_whole_curve_says(logged):
+    folder = logged("cell", [1 / step for step in range(1, 101)])
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write(
+            '{"step": 1000, "time": 0.0, "metrics": {"train/loss": 99.0}}\n{"step": 10'
+        )  # a step again, half a line
+    whole, end = curve(folder, "train/loss"), end_of_curve(folder, "train/loss")
+    assert late_fall(end) == late_fall(whole) is not None
+    assert end == {step: value for step, value in whole.items() if step > 800}
+    assert end_of_curve(folder / "nowhere", "train/loss") == {}

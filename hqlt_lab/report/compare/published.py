@@ -66,7 +66,7 @@ def entries_of(
     for word, value in published.items():
         if word not in SPREADS and isinstance(value, int | float):
             mine = getattr(ours, word if word in OURS else statistic) if ours else None
-            wide = None if reach is None else reach + rounding(value)
+            wide = None if mine is None or reach is None else reach + rounding(value)
             told = {
                 "arm": row.title,
                 "metric": metric,
