@@ -16,5 +16,9 @@ setup(
             for name in find_packages(include=["components", "components.*", "registry", "registry.*"])
         ),
     ],
-    package_data={"hqlt_lab": ["py.typed"], "hqlt_lab.cli": ["templates/*.txt"]},
+    package_data={
+        "hqlt_lab": ["py.typed"],
+        "hqlt_lab.cli": ["templates/*.txt"],
+        "hqlt_lab.report": ["templates/*.*"],
+    },
 )

@@ -6,7 +6,9 @@ again = lab.evaluate("3f2c91", lesion="fw")           what a trained cell scores
 model, task = lab.load("3f2c91")                      of a trained cell: its key, its folder or its MLflow run
 """
 
+import json
 import os
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,13 +25,16 @@ from hqlt_lab.study.run import forget as forget_cells
 from hqlt_lab.study.store import Store
 from hqlt_lab.study.view import View
 from hqlt_lab.track.sent import read_sent
+from hqlt_lab.train.files import write
 
 if TYPE_CHECKING:
     import pandas
 
     from hqlt_lab.report.compare.comparison import Comparison
     from hqlt_lab.report.compare.subject import Study, Trained
+    from hqlt_lab.report.page import Making
     from hqlt_lab.report.report import Report
+    from hqlt_lab.report.saved import Saved
     from hqlt_lab.study.evaluate import Evaluated, Told
     from hqlt_lab.study.record import Record
     from hqlt_lab.track.card import StudyCard
@@ -49,6 +54,7 @@ class Finished:
     complete: bool  # False: it was stopped
     untracked: str | None  # what MLflow does not have yet
     folder: Path  # of the study; its report is in it
+    undrawn: tuple[str, ...] = ()  # figures that could not be drawn, each in a sentence
 
 
 def run(
@@ -73,15 +79,19 @@ def run(
     store, choice = Store(runs, experiment.name), Choice(only=only, limit=limit, again=again)
     with store.owned():
         study = prepare(experiment, store, choice)
-        courier = Courier(tracker_of(runs, tracking), card_of(experiment, store, Path(file), change))
+        card = card_of(experiment, store, Path(file), change)
+        write(store.folder / "provenance.json", json.dumps(dict(card.provenance), indent=1) + "\n")
+        courier = Courier(tracker_of(runs, tracking), card)
         try:
             complete = train(study, limit, view or View(), courier)
             report = Report.make(experiment, study.agenda.records())
-            report.save(store.folder)
-            courier.report([store.folder / "report.md", store.folder / "report.csv"])
+            saved = report.save(store.folder, making_of(Path(file), change, runs, store))
+            courier.report(saved.files)
         finally:
             untracked = courier.finish(PATIENCE)
-    return Finished(report=report, complete=complete, untracked=untracked, folder=store.folder)
+    return Finished(
+        report=report, complete=complete, untracked=untracked, folder=store.folder, undrawn=tuple(saved.troubles)
+    )
 
 
 @dataclass(frozen=True)
@@ -119,6 +129,32 @@ def report(file: str | Path, *, change: Sequence[str] = (), runs: str | Path = R
 
     experiment = load_experiment(file, change)
     return Report.make(experiment, open_agenda(experiment, Store(runs, experiment.name)).records())
+
+
+def save_report(
+    made: "Report",
+    file: str | Path,
+    folder: str | Path | None = None,
+    *,
+    change: Sequence[str] = (),
+    runs: str | Path = RUNS,
+) -> "Saved":
+    """Write a report with all its files and how to make it again: into this folder, or into the study's own."""
+    store = Store(runs, made.experiment.name)
+    return made.save(Path(folder or store.folder), making_of(Path(file), change, runs, store))
+
+
+def making_of(file: Path, change: Sequence[str], runs: str | Path, store: Store) -> "Making":
+    """How the study can be made again, and what made it."""
+    from hqlt_lab.report.page import Making
+    from hqlt_lab.track.provenance import provenance
+
+    outside = [word for one in included() for word in ("--with", os.path.relpath(one))]
+    more = [word for one in change for word in ("--set", one)]
+    more += ["--runs", str(runs)] if Path(runs) != RUNS else []
+    commands = [shlex.join(["hqlt", *outside, verb, str(file), *more]) for verb in ("run", "report")]
+    known = store.folder / "provenance.json"
+    return Making(commands, json.loads(known.read_text()) if known.exists() else provenance(file.resolve().parent))
 
 
 def results(file: str | Path, *, change: Sequence[str] = (), runs: str | Path = RUNS) -> "pandas.DataFrame":

@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import sys
 import threading
 from collections import Counter
 from collections.abc import Sequence
@@ -66,12 +67,20 @@ def run(
     show(done.report)
     if done.untracked:
         console.print(f"[yellow]{escape(done.untracked)}[/yellow]", soft_wrap=True)
+    for trouble in done.undrawn:
+        console.print(f"[yellow]{escape(trouble)}[/yellow]", soft_wrap=True)
     if not done.complete:
         stopped(told)
     console.print(f"\nNext:\n    {told.with_verb('ui')}    # every curve and run in the browser", soft_wrap=True)
-    console.print(f"    {told.with_verb('report')}    # this table again; --markdown, --csv", soft_wrap=True)
+    console.print(f"    {told.with_verb('report')}    # this table again; --latex, --json, ...", soft_wrap=True)
+    console.print(f"    {shown_path(done.folder / 'report.html')}    # a page with figures", soft_wrap=True)
     if any(row.unfinished.get("failed") for row in done.report.rows):
         raise typer.Exit(1)
+
+
+def shown_path(path: Path) -> str:
+    """From here, if it is below."""
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
 class Typed(NamedTuple):
@@ -168,6 +177,12 @@ def report(
     runs: RunsOption = Path("runs"),
     markdown: Annotated[bool, typer.Option("--markdown", help="As Markdown.")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="As CSV, a line per arm and metric, in full precision.")] = False,
+    latex: Annotated[bool, typer.Option("--latex", help="As a table for a paper.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs: everything.")] = False,
+    html: Annotated[
+        bool, typer.Option("--html", help="As a page with figures, in the study's folder; its path is printed.")
+    ] = False,
+    save: Annotated[Path | None, typer.Option(help="Write all of these and the figures into this folder.")] = None,
     importance: Annotated[
         bool, typer.Option("--importance", help="Also which hyper-parameter explains how much (fANOVA).")
     ] = False,
@@ -177,9 +192,19 @@ def report(
 
     made = api.report(file, change=change or (), runs=runs)
     made = made.with_importance() if importance else made
-    if markdown or csv:
-        print(made.markdown() if markdown else made.csv(), end="")
-    else:
+    if html or save:
+        saved = api.save_report(made, file, save, change=change or (), runs=runs)
+        for trouble in saved.troubles:
+            print(trouble, file=sys.stderr)
+        for path in saved.files:
+            if save or path.suffix == ".html":
+                print(path)
+        return
+    forms = {made.markdown: markdown, made.csv: csv, made.latex: latex, made.json: as_json}
+    asked = [form for form, wanted in forms.items() if wanted]
+    for form in asked:
+        print(form(), end="")
+    if not asked:
         show(made)
 
 

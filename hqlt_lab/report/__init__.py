@@ -18,6 +18,12 @@ render        that text as Markdown and in the terminal
 lines         the numbers themselves, as CSV
 frame         every cell, as a pandas DataFrame
 words         numbers and names as people read them
+latex         the table for a paper
+as_json       everything, for programs
+figures       what the numbers look like
+sections      what stands on the page
+page          that page: HTML that needs nothing else
+saved         all of it on disk
 report        all of it
 compare       cells, studies and published values side by side
 """

@@ -2,25 +2,34 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hqlt_lab.experiment.experiment import Experiment
 from hqlt_lab.report.answer import answer
+from hqlt_lab.report.as_json import as_json
 from hqlt_lab.report.effects import Effect, effects_of
 from hqlt_lab.report.importance import importance_of
+from hqlt_lab.report.latex import latex
 from hqlt_lab.report.lines import csv_of
 from hqlt_lab.report.more_tables import effects_table, importance_table
+from hqlt_lab.report.page import Making, page
 from hqlt_lab.report.render import markdown, terminal
 from hqlt_lab.report.rows import Row, reported, rows_of
+from hqlt_lab.report.saved import Saved, save
 from hqlt_lab.report.table import Table, table_of
 from hqlt_lab.report.verdict import verdict
 from hqlt_lab.report.warnings import warnings_of
 from hqlt_lab.study.record import Record
-from hqlt_lab.train.files import write
 
 if TYPE_CHECKING:
     import rich.table
+    from matplotlib.figure import Figure
+
+    from hqlt_lab.report.figures.draw import Drawn
+
+UNKNOWN = Making()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,8 +83,36 @@ class Report:
         tables = {self.experiment.question: self.table()} | self.more_tables()
         return [terminal(title, table) for title, table in tables.items()]
 
-    def save(self, folder: Path) -> None:
-        """Write report.md and report.csv; a reader sees the old ones or the new ones."""
-        folder.mkdir(parents=True, exist_ok=True)
-        write(folder / "report.md", self.markdown())
-        write(folder / "report.csv", self.csv())
+    def latex(self) -> str:
+        return latex(self.experiment, self.rows, self.table().notes)
+
+    def json(self) -> str:
+        return as_json(self)
+
+    @cached_property
+    def drawn(self) -> "Drawn":
+        """The figures, and why some could not be drawn; some seconds of work, once."""
+        from hqlt_lab.report.figures.draw import draw
+
+        return draw(self.experiment, self.rows)
+
+    def figures(self) -> "dict[str, Figure]":
+        """matplotlib's figures by name, to change and to save as wished."""
+        return {picture.name: picture.figure for picture in self.drawn.pictures}
+
+    def texts(self) -> dict[str, str]:
+        """The files without figures."""
+        return {
+            "report.md": self.markdown(),
+            "report.csv": self.csv(),
+            "report.tex": self.latex(),
+            "report.json": self.json(),
+        }
+
+    def html(self, making: Making = UNKNOWN) -> str:
+        """One page that needs nothing else."""
+        return page(self, self.drawn, self.texts(), making)
+
+    def save(self, folder: Path, making: Making = UNKNOWN) -> Saved:
+        """Write every file there is; a reader sees the old ones or the new ones."""
+        return save(folder, self.texts() | {"report.html": self.html(making)}, self.drawn)

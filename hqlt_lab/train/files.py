@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 
 
-def write(path: Path, text: str) -> None:
+def write(path: Path, content: str | bytes) -> None:
     """Replace the file's content at once."""
     written = path.with_name(f"{path.name}.{os.getpid()}.writing")
-    written.write_text(text)
+    written.write_bytes(content.encode() if isinstance(content, str) else content)
     put(written, path)
 
 

@@ -120,6 +120,28 @@ def test_what_cannot_be_compared_is_told(place):
         lab.compare(["nothing.yaml"])
 
 
+def test_report_is_latex_json_or_a_page_on_demand(place):
+    assert "\\toprule" in typed("report", "study.yaml", "--latex")
+    told = json.loads(typed("report", "study.yaml", "--json"))
+    assert [row["arm"] for row in told["rows"]] == ["sum", "vector", "Mamba"]
+    page = place / typed("report", "study.yaml", "--html").strip()
+    assert page == (place / "runs/studies/study/report.html").resolve()
+    assert "hqlt run study.yaml" in page.read_text() and "figure-learning_curves" in page.read_text()
+
+
+def test_a_saved_report_is_where_it_was_asked_for(place):
+    told = typed("report", "study.yaml", "--save", "paper").splitlines()
+    assert told[-1] == "paper/figures" and all((place / path).exists() for path in told)
+    assert (place / "paper/figures/learning_curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_run_leaves_the_page_and_says_where(place):
+    assert "runs/studies/study/report.html" in (place / "said.txt").read_text()
+    assert {"report.md", "report.csv", "report.tex", "report.json", "report.html", "figures"} <= {
+        path.name for path in (place / "runs/studies/study").iterdir()
+    }
+
+
 def test_logs_say_what_a_cell_printed(place):
     key = lab.results("study.yaml").key[0]
     assert "--- attempt 1" in typed("logs", key[:8])

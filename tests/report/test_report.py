@@ -175,7 +175,7 @@ def test_the_files_hold_the_report_and_nothing_else_is_left(asked, three, tmp_pa
     report.save(tmp_path / "new" / "folder")
     report.save(tmp_path / "new" / "folder")
     there = {file.name: file.read_text() for file in (tmp_path / "new" / "folder").iterdir()}
-    assert there == {"report.md": report.markdown(), "report.csv": report.csv()}
+    assert there == report.texts() | {"report.html": report.html()}
 
 
 def test_a_report_of_nothing_is_a_report(asked):

@@ -1,0 +1,85 @@
+"""Everything that a report says, for programs: plain JSON, in which what is no number is null.
+
+question, answer, warnings     as in the table
+measure                        what counts
+rows                           by arm: summaries, differences, published values, the chosen point, every seed
+effects                        of each factor of a grid
+cells                          how many are in which state; those without a result, and why
+"""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, is_dataclass
+from typing import TYPE_CHECKING, Any
+
+from hqlt_lab.report.rows import Row
+from hqlt_lab.study.record import Record
+
+if TYPE_CHECKING:
+    from hqlt_lab.report.report import Report
+
+COSTS = ("parameters", "state_bytes", "flops_per_token", "tokens_per_second")
+
+
+def as_json(report: "Report") -> str:
+    """The keys are always the same; none is left out for being empty."""
+    states = Counter(record.state for record in report.records)
+    told = {
+        "name": report.experiment.name,
+        "question": report.experiment.question,
+        "answer": report.answer,
+        "warnings": report.warnings,
+        "measure": report.experiment.measure,
+        "seeds": report.experiment.final_seeds,
+        "rows": [row_of(row) for row in report.rows],
+        "effects": report.effects,
+        "cells": {
+            "total": len(report.records),
+            "states": dict(sorted(states.items())),
+            "unfinished": [without_result(record) for record in report.records if record.state != "done"],
+        },
+    }
+    return json.dumps(plain(told), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def row_of(row: Row) -> dict[str, Any]:
+    """One arm, or a quoted result."""
+    low, high = row.steps or (None, None)
+    return {
+        "arm": row.title,
+        "source": "quoted" if row.quoted else "run",
+        "summaries": row.summaries,
+        "differences": row.differences,
+        "published": row.published,
+        "point": row.point,
+        "points_tried": row.points,
+        "cells_tried": row.cells,
+        "steps": {"fewest": low, "most": high},
+        **{name: getattr(row, name) for name in COSTS},
+        "unfinished": row.unfinished,
+        "seeds": [seed_of(record) for record in row.records],
+    }
+
+
+def seed_of(record: Record) -> dict[str, Any]:
+    names = ("seed", "key", "state", "step", "seconds", "metrics", "errors", "run")
+    return {name: getattr(record, name) for name in names}
+
+
+def without_result(record: Record) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in ("key", "arm", "seed", "point", "state", "attempts", "why")}
+
+
+def plain(value: Any) -> Any:
+    """Only what JSON has."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain(asdict(value))
+    if isinstance(value, Mapping):
+        return {str(key): plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(inner) for inner in value]
+    return value if isinstance(value, str | int | bool | None) else str(value)
