@@ -115,4 +115,5 @@ class Report:
 
     def save(self, folder: Path, making: Making = UNKNOWN) -> Saved:
         """Write every file there is; a reader sees the old ones or the new ones."""
-        return save(folder, self.texts() | {"report.html": self.html(making)}, self.drawn)
+        texts = self.texts()
+        return save(folder, texts | {"report.html": page(self, self.drawn, texts, making)}, self.drawn)
