@@ -168,7 +168,7 @@ def test_a_loaded_model_scores_what_the_table_says(place):
     table = lab.results("study.yaml")
     for name in (table.key[1], table.run[1][:12], table.folder[1]):
         model, task = lab.load(name)
-        found = score(model, task, "test", 16)
+        found = score(model, task, "test", 16).metrics
         assert found["normalised_accuracy"] == table["test/normalised_accuracy"][1]
         assert found["loss"] == pytest.approx(table["test/loss"][1], rel=1e-6)
 

@@ -47,7 +47,10 @@ def cut(file):
 
 def flip(file):
     content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 255
+    middle = len(content) // 2
+    content[middle : middle + 128] = bytes(
+        byte ^ 255 for byte in content[middle : middle + 128]
+    )  # padding is 63 at most
     file.write_bytes(content)
 
 
