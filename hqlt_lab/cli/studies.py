@@ -118,8 +118,8 @@ def show(report: "Report") -> None:
 
 def whole(table: Table) -> None:
     """Print a table as wide as it is: a terminal may break its lines, but nothing is cut off."""
-    needed = console.measure(table, options=console.options.update(width=400)).minimum
-    Console(width=max(console.width if console.is_terminal else 120, needed)).print(table)
+    size = console.measure(table, options=console.options.update(width=400))
+    Console(width=max(console.width, size.minimum) if console.is_terminal else max(120, size.maximum)).print(table)
 
 
 def status(

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import rich.table
 
 LONG = ("mean [95 %]", "difference [95 %]", "verdict", "published", "chosen", "unfinished", "effect", "against")
+LEAST = 9  # letters of a column that may be broken
 
 
 def markdown(question: str, table: Table, answer: str, warnings: Sequence[str], more: Mapping[str, Table]) -> str:
@@ -45,8 +46,19 @@ def terminal(question: str, table: Table) -> "rich.table.Table":
     made.title_justify = made.caption_justify = "left"
     for number, column in enumerate(table.columns):
         long = column.endswith(LONG)  # may be broken into lines where the terminal is narrow
-        head = Text(column.replace(" ", "\n", 1))
-        made.add_column(head, justify="right" if number else "left", no_wrap=not long, min_width=9 if long else None)
+        head = column.replace(" ", "\n", 1)
+        least, widest = (longest(head, *texts) for texts in ((), [row[number] for row in table.rows]))
+        made.add_column(
+            Text(head),
+            justify="right" if number else "left",
+            no_wrap=not long,
+            min_width=max(least, min(widest, LEAST)) if long else widest,  # rich would rather cut a cell than widen
+        )
     for cells in table.rows:
         made.add_row(*(Text(cell) for cell in cells))
     return made
+
+
+def longest(*texts: str) -> int:
+    """Letters in the longest line."""
+    return max((len(line) for text in texts for line in text.splitlines()), default=0)
