@@ -1,32 +1,25 @@
 r"""The table for a paper: booktabs, the best of each column in bold, what was published beside what was found.
 
-    arm & ours & published & difference \\        under a head for each metric, where there are several
+    arm & seeds & ours & solved & published & difference & parameters & state & FLOPs/token & tokens/s \\
 
-Whatever the user wrote is shown, not obeyed: every character that LaTeX knows is escaped.
+with a head over the columns of each metric, and one over what an arm costs.
 """
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hqlt_lab.experiment.experiment import Experiment
 from hqlt_lab.experiment.settings import MeasureConfig
-from hqlt_lab.report.differences import Difference
+from hqlt_lab.report.latex_cells import bold, difference, escaped, of_paper, ours, solved
 from hqlt_lab.report.rows import Row, reported
-from hqlt_lab.report.statistics import Summary
-from hqlt_lab.report.words import shown
+from hqlt_lab.words import in_bytes, in_numbers
 
 PACKAGES = "% needs \\usepackage{booktabs} and \\usepackage[T1]{fontenc}; letters beyond Latin need XeLaTeX or LuaLaTeX"
 LONG = 45  # rows that a page holds; more go on over pages
 SHRUNK = "% needs \\usepackage{graphicx}"
 SHRINK = "\\resizebox{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}{!}{%"
 PAGES = "% needs \\usepackage{longtable}"
-ESCAPES = {
-    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
-    ">": r"\textgreater{}", "|": r"\textbar{}", "[": "{[}", "]": "{]}", "±": r"$\pm$", "-": "-{}",
-    **{letter: f"\\{letter}" for letter in "&%$#_{}"},
-}  # fmt: skip
-MARKS = {"better": "$^{+}$", "worse": "$^{-}$", "undecided": "$^{\\circ}$", None: ""}
 VERDICTS = (
     "Difference to the baseline over paired seeds, with its corrected interval: $^{+}$ better, $^{-}$ worse, "
     "$^{\\circ}$ undecided."
@@ -36,9 +29,12 @@ VERDICTS = (
 def latex(experiment: Experiment, rows: Sequence[Row], notes: Sequence[str]) -> str:
     """A table environment; one that goes over pages where it must."""
     metrics = reported(experiment.measure)
-    columns = {metric: columns_of(rows, metric, experiment.measure) for metric in metrics}
+    columns = {"": told_in({"seeds": ["" if row.quoted else str(len(row.done)) for row in rows]})}
+    columns |= {metric: columns_of(rows, metric, experiment.measure) for metric in metrics}
+    columns |= {"cost": costs_of(rows)}
     columns = {metric: of_metric for metric, of_metric in columns.items() if of_metric}
-    told = [*map(escaped, notes), *([VERDICTS] if any("difference" in one for one in columns.values()) else [])]
+    told = [escaped(note) for note in notes if not note.startswith("p (")]  # it has no such columns
+    told += [VERDICTS] if any("difference" in one for one in columns.values()) else []
     heads = heads_of(columns)
     body = [line(*cells) for cells in zip(arm_names(rows), *cells_of(columns), strict=True)]
     ours = sum(not row.quoted for row in rows)
@@ -74,7 +70,8 @@ def heads_of(columns: Mapping[str, Mapping[str, Any]]) -> list[str]:
     names = [name for of_metric in columns.values() for name in of_metric]
     above = ["", *(f"\\multicolumn{{{len(one)}}}{{c}}{{{escaped(metric)}}}" for metric, one in columns.items())]
     ends = list(itertools.accumulate(map(len, columns.values()), initial=1))
-    rules = [f"\\cmidrule(lr){{{before + 1}-{end}}}" for before, end in itertools.pairwise(ends)]
+    spans = zip(columns, itertools.pairwise(ends), strict=True)
+    rules = [f"\\cmidrule(lr){{{before + 1}-{end}}}" for over, (before, end) in spans if over]
     return [" & ".join(above) + r" \\", " ".join(rules), line("arm", *names)]
 
 
@@ -88,55 +85,28 @@ def columns_of(rows: Sequence[Row], metric: str, measure: MeasureConfig) -> dict
     texts = [ours(row.summaries.get(metric), metric, statistic) for row in rows]
     made = {
         statistic: bold(texts, values, way, metric),
+        "solved": [solved(row.summaries.get(metric)) for row in rows],
         "published": bold([of_paper(one, metric) for one in published], theirs, way, metric),
         "difference": [difference(one, metric) for one in differences],
     }
-    return {name: cells for name, cells in made.items() if any(cells)}
+    return told_in(made)
 
 
-def ours(summary: Summary | None, metric: str, statistic: str) -> str:
-    """99.7 ± 0.1 (median), 99.6 [99.1, 100.1] (mean), 100.0 (best)"""
-    if summary is None:
-        return ""
-    value = number(getattr(summary, statistic), metric)
-    if statistic == "mean" and summary.low is not None:
-        return f"{value} {{[}}{number(summary.low, metric)}, {number(summary.high, metric)}{{]}}"
-    return f"{value} $\\pm$ {number(summary.mad, metric)}" if statistic == "median" and summary.n > 1 else value
+def costs_of(rows: Sequence[Row]) -> dict[str, list[str]]:
+    """How large and how fast."""
+    return told_in(
+        {
+            "parameters": [in_numbers(row.parameters) if row.parameters else "" for row in rows],
+            "state": [in_bytes(row.state_bytes) if row.state_bytes else "" for row in rows],
+            "FLOPs/token": [in_numbers(row.flops_per_token) if row.flops_per_token else "" for row in rows],
+            "tokens/s": [in_numbers(row.tokens_per_second) if row.tokens_per_second else "" for row in rows],
+        }
+    )
 
 
-def of_paper(values: Mapping[str, Any], metric: str) -> str:
-    """99.7 ± 0.1, best 100.0"""
-    told = {word: number(value, metric) for word, value in values.items()}
-    spread = told.pop("mad", "") if "median" in told else ""
-    middle = told.pop("median", "") + (f" $\\pm$ {spread}" if spread else "")
-    return ", ".join([*filter(None, [middle]), *(f"{escaped(word)} {value}" for word, value in told.items())])
-
-
-def difference(found: Difference | None, metric: str) -> str:
-    """-3.1 [-4.0, -2.2] with its mark"""
-    if found is None:
-        return ""
-    reach = "" if found.low is None else f" {{[}}{number(found.low, metric)}, {number(found.high, metric)}{{]}}"
-    return f"{number(found.mean, metric)}{reach}{MARKS[found.verdict]}"
-
-
-def number(value: Any, metric: str) -> str:
-    """With a minus that is one."""
-    text = escaped(shown(value, metric))
-    return f"$-${text[3:]}" if text.startswith("-{}") else text
-
-
-def bold(texts: Sequence[str], values: Sequence[float | None], way: str, metric: str) -> list[str]:
-    """The best of several, and all that look equal to it."""
-    known = [value for value in values if value is not None]
-    if len(known) < 2:
-        return list(texts)
-    choose: Callable[[list[float]], float] = max if way == "maximize" else min
-    best = shown(choose(known), metric)
-    return [
-        f"\\textbf{{{text}}}" if value is not None and shown(value, metric) == best else text
-        for text, value in zip(texts, values, strict=True)
-    ]
+def told_in(columns: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    """Without those that say nothing."""
+    return {name: cells for name, cells in columns.items() if any(cells)}
 
 
 def cells_of(columns: Mapping[str, Mapping[str, list[str]]]) -> list[list[str]]:
@@ -149,8 +119,3 @@ def arm_names(rows: Sequence[Row]) -> list[str]:
 
 def line(*cells: str) -> str:
     return " & ".join(cells) + r" \\"
-
-
-def escaped(text: str) -> str:
-    """On one line, as it is read."""
-    return " ".join("".join(ESCAPES.get(letter, letter) for letter in text).split())

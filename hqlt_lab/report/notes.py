@@ -44,9 +44,9 @@ def about_seeds(rows: Sequence[Row], measure: MeasureConfig) -> list[str]:
         margin = f" of at least {shown(measure.margin)}" if measure.margin else ""
         told.append(
             "difference: to the baseline, paired by seed; t-intervals corrected by Holm's method. "
-            f"better, worse: the interval excludes a difference of 0{f', and it is one{margin}' if margin else ''}. "
-            f"p (signs): exact, from {FEWEST} seeds on."
+            f"better, worse: the interval excludes a difference of 0{f', and it is one{margin}' if margin else ''}."
         )
+        told.append(f"p (signs): exact permutation test, from {FEWEST} seeds on.")
     if any(one.fisher is not None for one in found):
         told.append("p (solved): Fisher's exact test of the solved fractions.")
     return told

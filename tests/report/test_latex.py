@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from hqlt_lab.report.latex import escaped
+from hqlt_lab.report.latex_cells import escaped
 from hqlt_lab.report.report import Report
 
 TEST = "test/normalised_accuracy"
@@ -72,9 +72,9 @@ def test_everything_that_latex_would_obey_is_escaped():
 def test_the_best_of_a_column_is_bold_in_its_own_direction_and_so_are_equals(asked, cell, odd_report):
     rows = {cells[0].strip(): cells for cells in lines_of(odd_report.latex())}
     plain = rows["plain"]
-    assert r"\textbf{61.0 $\pm$ 1.0}" in plain[1]  # the larger accuracy
-    assert r"\textbf" not in plain[2] and "98.5 $\\pm$ 0.1, best 100.0" in plain[2]
-    assert r"\textbf{99.0}" in rows[r"M\&M"][2]  # the better published one
+    assert r"\textbf{61.0 $\pm$ 1.0}" in plain[2]  # the larger accuracy
+    assert r"\textbf" not in plain[3] and "98.5 $\\pm$ 0.1, best 100.0" in plain[3]
+    assert r"\textbf{99.0}" in rows[r"M\&M"][3]  # the better published one
     assert any(r"\textbf{0.26" in one for one in plain)  # the smaller loss
     assert not any("textbf" in one for one in rows[escaped(ODD)])
     equal = Report.make(
@@ -86,10 +86,19 @@ def test_the_best_of_a_column_is_bold_in_its_own_direction_and_so_are_equals(ask
 def test_a_difference_has_its_interval_and_the_mark_of_its_verdict(odd_report):
     rows = {cells[0].strip(): cells for cells in lines_of(odd_report.latex())}
     found = odd_report.rows[1].differences
-    assert found[TEST].verdict == "better" and rows["plain"][3].strip().endswith("$^{+}$")
-    assert rows["plain"][3].strip().startswith("50.0 {[}") and found["test/loss"].verdict == "better"
-    assert rows["plain"][5].strip().startswith("$-$0.25 {[}$-$")
-    assert not any(one.strip() for one in rows["late"][1:])
+    assert found[TEST].verdict == "better" and rows["plain"][4].strip().endswith("$^{+}$")
+    assert rows["plain"][4].strip().startswith("+50.0 {[}+") and found["test/loss"].verdict == "better"
+    assert rows["plain"][6].strip().startswith("$-$0.25 {[}$-$")
+    assert not any(one.strip() for one in rows["late"][2:])
+
+
+def test_what_an_arm_costs_stands_beside_what_it_reaches(asked, cell):
+    sizes = {"parameters": 140_000, "state_bytes": 24_600, "flops_per_token": 1.06e6, "tokens_per_second": 6789.4}
+    text = Report.make(asked("seeds: 1\nmeasure: {solved: 4}\n", arms=""), [cell("base", 0, 5.0, **sizes)]).latex()
+    *_, heads, (base, seeds, _, solved, *costs) = lines_of(text)
+    assert [one.strip() for one in heads[-4:]] == ["parameters", "state", "FLOPs/token", "tokens/s"]
+    assert [one.strip() for one in costs] == ["140k", "24.6 kB", "1.06M", "6.79k"]
+    assert (base.strip(), seeds.strip(), solved.strip()) == ("base", "1", "1/1")
 
 
 def test_the_caption_asks_the_question_and_notes_stand_below(odd_report):
