@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from hqlt_lab.cli import compare, components, evaluate, experiments, machine, studies
+from hqlt_lab.cli import compare, components, evaluate, experiments, machine, reports, studies
 
 app = typer.Typer(
     help="Ablations of hybrid quadratic-linear transformers: compose, check, train, compare.",
@@ -35,7 +35,7 @@ app.command("plan")(experiments.plan)
 app.command("run")(studies.run)
 app.command("status")(studies.status)
 app.command("logs")(studies.logs)
-app.command("report")(studies.report)
+app.command("report")(reports.report)
 app.command("evaluate")(evaluate.evaluate)
 app.command("compare")(compare.compare)
 app.command("forget")(studies.forget)

@@ -7,8 +7,8 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from hqlt_lab.cli.experiments import SetOption
-from hqlt_lab.cli.studies import RunsOption, whole
+from hqlt_lab.cli.experiments import RunsOption, SetOption
+from hqlt_lab.cli.reports import whole
 
 console = Console()
 

@@ -14,8 +14,9 @@ from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Table
 
-from hqlt_lab.cli.experiments import OnlyOption, SetOption
-from hqlt_lab.cli.studies import RunsOption, TrackingOption, whole
+from hqlt_lab.cli.experiments import OnlyOption, RunsOption, SetOption
+from hqlt_lab.cli.reports import whole
+from hqlt_lab.cli.studies import TrackingOption
 
 if TYPE_CHECKING:
     from hqlt_lab.study.evaluate import Evaluated

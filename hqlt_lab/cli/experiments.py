@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hqlt_lab.model.sizes import Sizes
     from hqlt_lab.train.cost import Cost
 
+RunsOption = Annotated[Path, typer.Option("--runs", help="Where runs are kept.")]
 FileArgument = Annotated[Path, typer.Argument(help="An experiment file.")]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", help="Change the file's base: train.lr=0.001. Repeatable.")

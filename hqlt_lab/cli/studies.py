@@ -1,9 +1,8 @@
-"""The verbs about whole studies: run, status, logs, report, forget, ui."""
+"""The verbs about whole studies: run, status, logs, forget, ui."""
 
 import json
 import os
 import shlex
-import sys
 import threading
 from collections import Counter
 from collections.abc import Sequence
@@ -16,16 +15,15 @@ import typer
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
-from hqlt_lab.cli.experiments import FileArgument, OnlyOption, SetOption
+from hqlt_lab.cli.experiments import FileArgument, OnlyOption, RunsOption, SetOption
+from hqlt_lab.cli.reports import show
 from hqlt_lab.registry import included
 from hqlt_lab.words import in_time
 
 if TYPE_CHECKING:
-    from hqlt_lab.report.report import Report
+    pass
 
-RunsOption = Annotated[Path, typer.Option("--runs", help="Where runs are kept.")]
 TrackingOption = Annotated[
     str | None,
     typer.Option(help="MLflow's tracking URI. Default: $MLFLOW_TRACKING_URI, or mlflow.db in the folder of runs."),
@@ -106,22 +104,6 @@ def stopped(told: Typed) -> NoReturn:
     raise typer.Exit(130)
 
 
-def show(report: "Report") -> None:
-    """The table, what to be careful about, and the answer."""
-    console.print()
-    for table in report.terminal():
-        whole(table)
-    for warning in report.warnings:
-        console.print(f"[yellow]{escape(warning)}[/yellow]", soft_wrap=True)
-    console.print(f"\n[bold]{escape(report.answer)}[/bold]", soft_wrap=True)
-
-
-def whole(table: Table) -> None:
-    """Print a table as wide as it is: a terminal may break its lines, but nothing is cut off."""
-    size = console.measure(table, options=console.options.update(width=400))
-    Console(width=max(console.width, size.minimum) if console.is_terminal else max(120, size.maximum)).print(table)
-
-
 def status(
     file: FileArgument,
     change: SetOption = None,
@@ -169,43 +151,6 @@ def logs(
         if (folder / name).exists():
             print((folder / name).read_text(), end="")
     console.print(f"All of it is in {folder}", soft_wrap=True, style="dim")
-
-
-def report(
-    file: FileArgument,
-    change: SetOption = None,
-    runs: RunsOption = Path("runs"),
-    markdown: Annotated[bool, typer.Option("--markdown", help="As Markdown.")] = False,
-    csv: Annotated[bool, typer.Option("--csv", help="As CSV, a line per arm and metric, in full precision.")] = False,
-    latex: Annotated[bool, typer.Option("--latex", help="As a table for a paper.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs: everything.")] = False,
-    html: Annotated[
-        bool, typer.Option("--html", help="As a page with figures, in the study's folder; its path is printed.")
-    ] = False,
-    save: Annotated[Path | None, typer.Option(help="Write all of these and the figures into this folder.")] = None,
-    importance: Annotated[
-        bool, typer.Option("--importance", help="Also which hyper-parameter explains how much (fANOVA).")
-    ] = False,
-) -> None:
-    """The table of a study, what to be careful about, and the answer; also while it runs."""
-    from hqlt_lab import api
-
-    made = api.report(file, change=change or (), runs=runs)
-    made = made.with_importance() if importance else made
-    if html or save:
-        saved = api.save_report(made, file, save, change=change or (), runs=runs)
-        for trouble in saved.troubles:
-            print(trouble, file=sys.stderr)
-        for path in saved.files:
-            if save or path.suffix == ".html":
-                print(path)
-        return
-    forms = {made.markdown: markdown, made.csv: csv, made.latex: latex, made.json: as_json}
-    asked = [form for form, wanted in forms.items() if wanted]
-    for form in asked:
-        print(form(), end="")
-    if not asked:
-        show(made)
 
 
 def forget(

@@ -7,7 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 import hqlt_lab as lab
-from hqlt_lab.api import chosen_folders, load_experiment, tracker_of
+from hqlt_lab.api import load_experiment, tracker_of
+from hqlt_lab.api.trained import chosen_folders
 from hqlt_lab.cli.app import app
 from hqlt_lab.errors import ConfigError, StoreError, TrainingError
 from hqlt_lab.track.sent import read_sent

@@ -1,0 +1,70 @@
+"""hqlt report: what a study says, in every form.  Also how its table is printed."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from hqlt_lab.cli.experiments import FileArgument, RunsOption, SetOption
+
+if TYPE_CHECKING:
+    from hqlt_lab.report.report import Report
+
+console = Console()
+
+
+def report(
+    file: FileArgument,
+    change: SetOption = None,
+    runs: RunsOption = Path("runs"),
+    markdown: Annotated[bool, typer.Option("--markdown", help="As Markdown.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="As CSV, a line per arm and metric, in full precision.")] = False,
+    latex: Annotated[bool, typer.Option("--latex", help="As a table for a paper.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs: everything.")] = False,
+    html: Annotated[
+        bool, typer.Option("--html", help="As a page with figures, in the study's folder; its path is printed.")
+    ] = False,
+    save: Annotated[Path | None, typer.Option(help="Write all of these and the figures into this folder.")] = None,
+    importance: Annotated[
+        bool, typer.Option("--importance", help="Also which hyper-parameter explains how much (fANOVA).")
+    ] = False,
+) -> None:
+    """The table of a study, what to be careful about, and the answer; also while it runs."""
+    from hqlt_lab import api
+
+    made = api.report(file, change=change or (), runs=runs)
+    made = made.with_importance() if importance else made
+    if html or save:
+        saved = api.save_report(made, file, save, change=change or (), runs=runs)
+        for trouble in saved.troubles:
+            print(trouble, file=sys.stderr)
+        for path in saved.files:
+            if save or path.suffix == ".html":
+                print(path)
+        return
+    forms = {made.markdown: markdown, made.csv: csv, made.latex: latex, made.json: as_json}
+    asked = [form for form, wanted in forms.items() if wanted]
+    for form in asked:
+        print(form(), end="")
+    if not asked:
+        show(made)
+
+
+def show(report: "Report") -> None:
+    """The table, what to be careful about, and the answer."""
+    console.print()
+    for table in report.terminal():
+        whole(table)
+    for warning in report.warnings:
+        console.print(f"[yellow]{escape(warning)}[/yellow]", soft_wrap=True)
+    console.print(f"\n[bold]{escape(report.answer)}[/bold]", soft_wrap=True)
+
+
+def whole(table: Table) -> None:
+    """Print a table as wide as it is: a terminal may break its lines, but nothing is cut off."""
+    size = console.measure(table, options=console.options.update(width=400))
+    Console(width=max(console.width, size.minimum) if console.is_terminal else max(120, size.maximum)).print(table)
