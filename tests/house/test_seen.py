@@ -56,13 +56,13 @@ def link(done):
 def test_mlflow_shows_our_sections_with_their_charts_drawn(link):
     with opened(link, height=1800) as window:
         for section in ("Curves", "Results"):
-            window.page.get_by_text(section, exact=True).first.wait_for()
+            window.page.get_by_text(section, exact=True).filter(visible=True).first.wait_for()
         for number in range(4):  # training loss, selected metric, parallel coordinates, reported metric
             window.page.locator(".js-plotly-plot, .parcoords").nth(number).wait_for()
         window.page.locator(".js-plotly-plot .scatterlayer path.js-line").first.wait_for()
         assert window.count(".js-plotly-plot .scatterlayer path.js-line") >= 4  # a curve per cell
         for metric in ("train/loss", "valid/normalised_accuracy", METRIC):
-            window.page.get_by_text(metric, exact=True).first.wait_for()
+            window.page.get_by_text(metric, exact=True).filter(visible=True).first.wait_for()
         assert window.hosts == {"127.0.0.1"}
 
 
@@ -91,7 +91,7 @@ def test_the_page_says_question_answer_table_and_figures_without_asking_anyone(d
         assert figures and len(figures) == window.count("figure")
         for figure in figures:
             box = figure.bounding_box()
-            assert figure.is_visible() and box["width"] > 100 and box["height"] > 100
+            assert figure.is_visible() and box["width"] > 200 and box["height"] > 50
         assert window.page.evaluate("document.documentElement.scrollWidth") <= width
         assert window.errors == []
         assert window.hosts == set()
