@@ -22,7 +22,7 @@ def main() -> None:
     page = Path("runs/studies", STUDY, "report.html").resolve()
     if not page.exists():
         raise StoreError(f"{page}: is not there. `make demo` makes it.")
-    with opened(page.as_uri(), width=1100, height=900) as window:
+    with opened(page.as_uri(), width=1280, height=1720) as window:
         keep(window, "report_page.png")
     with serve(tracker_of("runs"), any_port("127.0.0.1")) as address:
         link = dict(links(address))[STUDY]
