@@ -99,8 +99,11 @@ def hear_ctrl_c():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+PAGES = ["README.md", *(f"docs/{page}.md" for page in ("experiments", "studies", "probes", "reports"))]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["README.md", "docs/experiments.md", "docs/studies.md", "docs/probes.md"])
+@pytest.mark.parametrize("page", PAGES)
 def test_every_command_of_the_docs_works(page, small_world):
     lines = [line for line in commands((ROOT / page).read_text()) if line.startswith("hqlt ")]
     assert lines
