@@ -43,12 +43,20 @@ def folder_of(run: str | Path, runs: str | Path = RUNS) -> Path:
 
 
 def matching(files: Iterable[Path], name: str) -> list[Path]:
-    """The folders of these cells whose key begins so, each key in its newest generation, or whose MLflow run does."""
+    """The folders of these cells whose key begins so, or whose MLflow run does.
+
+    A key that several studies have is the same cell: the one that is finished, of the newest generation, made last.
+    """
     folders = [file.parent for file in sorted(files)]
     keys = [folder for folder in folders if folder.name.startswith(name)]
-    newest = {folder.parent / folder.stem: folder for folder in sorted(keys, key=lambda one: len(one.suffix))}
+    newest = {folder.stem: folder for folder in sorted(keys, key=standing)}
     runs = [folder for folder in folders if (sent := read_sent(folder)) and sent.run.startswith(name)]
     return list(newest.values()) or runs
+
+
+def standing(folder: Path) -> tuple[bool, int, float]:
+    """How good an example of its cell a folder is."""
+    return (folder / "outcome.json").exists(), len(folder.suffix), (folder / "cell.json").stat().st_mtime
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +90,7 @@ def evaluate(
     from hqlt_lab.track.courier import send_evaluations
 
     question = Question(split=split, lesion=lesion, probe=probe, again=again)
-    if not Path(target).is_file():
+    if not Path(target).is_file() and Path(target).suffix not in (".yaml", ".yml"):
         folder = folder_of(target, runs)
         cell = evaluate_cell(folder, question)
         metrics = [name for name in cell.scores[question.names[0]] if name.count("/") == 1]
@@ -90,7 +98,9 @@ def evaluate(
         return Evaluation(cells=[cell], metrics=metrics, untracked=behind)
     experiment = load_experiment(target, change)
     cells = evaluate_cells(chosen_folders(experiment, runs, only), question, told)
-    metrics = [f"{question.split}/{name.partition('/')[2]}" for name in reported(experiment.measure)]
+    asked = [f"{question.split}/{name.partition('/')[2]}" for name in reported(experiment.measure)]
+    known = {name for cell in cells for scores in cell.scores.values() for name in scores}
+    metrics = [name for name in asked if name in known] or sorted(name for name in known if name.count("/") == 1)
     new = any(cell.new for cell in cells)
     behind = catch_up(target, change=change, runs=runs, tracking=tracking) if new else None
     return Evaluation(cells=cells, metrics=list(dict.fromkeys(metrics)), untracked=behind)

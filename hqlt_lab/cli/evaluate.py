@@ -96,7 +96,12 @@ def scores(arms: "dict[str, list[Evaluated]]", metrics: Sequence[str]) -> Table:
     for arm, answers in arms.items():
         for metric in metrics:
             found = medians(answers, metric)
-            table.add_row(escape(arm), str(len(answers)), metric, *(f"{found[name]:.4g}" for name in names))
+            table.add_row(
+                escape(arm),
+                str(len(answers)),
+                metric,
+                *(f"{found[name]:.4g}" if name in found else "" for name in names),
+            )
     return table
 
 

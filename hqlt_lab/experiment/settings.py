@@ -152,9 +152,14 @@ class MeasureConfig:
     solved: float | None = None
     """The first reported metric counts as solved from here on; null: nothing is called solved."""
     margin: float = 0.0
-    """The smallest difference to the baseline that is called better or worse, in units of the metric."""
+    """The smallest difference to the baseline that is called better or worse, in units of the first reported metric."""
     interval: Literal["t", "bootstrap"] = "t"
     """How the interval of a mean over seeds is made; the bootstrap needs 10 seeds, with fewer it is t."""
+
+    @property
+    def first(self) -> str:
+        """The metric that decides."""
+        return self.report[0] if self.report else self.select
 
     def way(self, metric: str) -> Literal["maximize", "minimize"]:
         """Which way a reported metric is better: losses are small, accuracies large, whatever is selected on."""

@@ -5,12 +5,13 @@ say that a difference is more than chance.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hqlt_lab.experiment.experiment import Experiment
 from hqlt_lab.experiment.settings import MeasureConfig
 from hqlt_lab.report.rows import Row, reported
 from hqlt_lab.report.statistics import Summary
-from hqlt_lab.report.words import between, counted, joined, shown
+from hqlt_lab.report.words import between, counted, joined, shown, spoken
 from hqlt_lab.study.record import SETTLED, Record
 
 MANY = 6  # with more arms, those in the middle are not named
@@ -19,7 +20,7 @@ MANY = 6  # with more arms, those in the middle are not named
 def answer(experiment: Experiment, rows: Sequence[Row], records: Sequence[Record]) -> str:
     """One sentence."""
     measure = experiment.measure
-    arms = [row for row in rows if not row.quoted]
+    arms = [replace(row, title=spoken(row.title)) for row in rows if not row.quoted]
     ranked = in_order([row for row in arms if reported(measure)[0] in row.summaries], measure)
     if not ranked:
         return nothing_yet(records)
@@ -106,9 +107,12 @@ def who_does_best(ranked: Sequence[Row], measure: MeasureConfig) -> str:
     if len(titles) <= MANY:
         return f"{lead}; {', '.join(rest)}"
     near = rest[: max(0, 3 - len(top))]
-    middle = len(rest) - len(near) - 1
+    last = values[titles[-1]]
+    ties = sum(values[title] == last for title in titles[len(top) + len(near) :])
+    end = f"{rest[-1]} is the worst" if ties == 1 else f"{ties} share the last place with {last}"
+    middle = len(rest) - len(near) - ties
     pieces = [lead, f"then {', '.join(near)}" if near else "", f"{middle} lie between" if middle else ""]
-    return "; ".join([*filter(None, pieces), f"{rest[-1]} is the worst"])
+    return "; ".join([*filter(None, pieces), end])
 
 
 def seeds_of(ranked: Sequence[Row], measure: MeasureConfig) -> str:

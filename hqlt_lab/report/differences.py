@@ -1,7 +1,7 @@
 """An arm against its baseline, paired by seed: a seed draws the same weights and batches for every arm.
 
     d_i = arm with seed i - baseline with seed i              mean, t-interval at Holm's level (`intervals`)
-    better, worse       the interval excludes 0, and |mean d| is at least `measure.margin`
+    better, worse       the interval excludes 0, and by the first metric |mean d| is at least `measure.margin`
     undecided           else, with the seeds that would probably decide it
 
 Two cautions.  Where a task is solved or not, both arms may solve it half the time, and with two seeds one of them
@@ -17,7 +17,7 @@ from hqlt_lab.experiment.cell import digest
 from hqlt_lab.experiment.experiment import Arm
 from hqlt_lab.experiment.settings import MeasureConfig
 from hqlt_lab.report.chance import fisher, sign_flips
-from hqlt_lab.report.intervals import Estimate, estimate, finest_step, holm
+from hqlt_lab.report.intervals import Estimate, estimate, holm, step_of
 
 if TYPE_CHECKING:
     from hqlt_lab.report.rows import Row
@@ -42,23 +42,30 @@ class Difference:
     fisher: float | None = None  # of the solved fractions; None: nothing is called solved
     verdict: Verdict | None = None  # None: one seed gives none
     needed: int | None = None  # seeds that would probably decide it; None: decided, or no number would
+    why: str = ""  # why it is undecided, where that is not for want of seeds
 
 
-def with_differences(rows: Sequence["Row"], baselines: Mapping[str, str], measure: MeasureConfig) -> list["Row"]:
-    """The same rows, each compared with its baseline by every metric; a metric's comparisons are one family."""
+def with_differences(
+    rows: Sequence["Row"], baselines: Mapping[str, str], measure: MeasureConfig, step: float = 0.0
+) -> list["Row"]:
+    """The same rows, each compared with its baseline by every metric; a metric's comparisons are one family.
+
+    `step` is what one example is worth, in percent.
+    """
     by_title = {row.title: row for row in rows if not row.quoted}
     sides = [(row, by_title[baselines[row.title]]) for row in rows if row.title in baselines and not row.quoted]
     found: dict[str, dict[str, Difference]] = {row.title: {} for row in rows}
     for metric in dict.fromkeys(metric for row in rows for metric in row.summaries):
-        for (row, _), difference in zip(sides, family(sides, metric, measure), strict=True):
+        for (row, _), difference in zip(sides, family(sides, metric, measure, step), strict=True):
             if difference is not None:
                 found[row.title][metric] = difference
     return [replace(row, differences=found[row.title]) for row in rows]
 
 
-def family(sides: Sequence[Side], metric: str, measure: MeasureConfig) -> list[Difference | None]:
+def family(sides: Sequence[Side], metric: str, measure: MeasureConfig, step: float) -> list[Difference | None]:
     """Comparisons that are read together, so that their intervals are corrected together."""
-    step = finest_step(value for side in sides for row in side for value in row.by_seed(metric).values())
+    values = (value for side in sides for row in side for value in row.by_seed(metric).values())
+    step = step_of(metric, step, values)
     pairs = [differences(arm.by_seed(metric), baseline.by_seed(metric)) for arm, baseline in sides]
     found = [estimate(values, step) if values else None for values in pairs]
     levels = holm([one.p if one else None for one in found])
@@ -77,7 +84,7 @@ def difference_of(
     side: Side, metric: str, values: Sequence[float], found: Estimate, level: float, measure: MeasureConfig
 ) -> Difference:
     """One comparison, at the level that its family leaves it."""
-    verdict, needed = judge(side, metric, found, level, measure)
+    verdict, needed, why = judge(side, metric, found, level, measure)
     low, high = found.interval(level) or (None, None)
     ours, theirs = (row.summaries[metric].solved for row in side)
     return Difference(
@@ -92,25 +99,27 @@ def difference_of(
         fisher=fisher(ours, theirs) if ours and theirs else None,
         verdict=verdict,
         needed=needed,
+        why=why,
     )
 
 
 def judge(
     side: Side, metric: str, found: Estimate, level: float, measure: MeasureConfig
-) -> tuple[Verdict | None, int | None]:
-    """The verdict, and where there is none yet the seeds that would bring one."""
+) -> tuple[Verdict | None, int | None, str]:
+    """The verdict; where there is none yet the seeds that would bring one, or why none would."""
     reach = found.interval(level)
     if reach is None:
-        return None, None
-    least = LEAST if side[0].summaries[metric].solved is None else LEAST_SOLVED
-    large = abs(found.mean) >= measure.margin
-    if large and not reach[0] <= 0 <= reach[1] and found.n >= least:
-        better = (found.mean > 0) == (measure.way(metric) == "maximize")
-        winner, loser = side if better else side[::-1]
-        if winner.lost > loser.lost:
-            return "undecided", None
-        return "better" if better else "worse", None
-    return "undecided", found.seeds_needed(level, least) if large else None
+        return None, None, ""
+    least = LEAST if measure.solved is None else LEAST_SOLVED
+    if metric == measure.first and abs(found.mean) < measure.margin:
+        return "undecided", None, "below the margin"
+    if reach[0] <= 0 <= reach[1] or found.n < least:
+        return "undecided", found.seeds_needed(level, least), ""
+    better = (found.mean > 0) == (measure.way(metric) == "maximize")
+    winner, loser = side if better else side[::-1]
+    if winner.lost(metric) > loser.lost(metric):
+        return "undecided", None, f"{winner.title} lost seeds"
+    return "better" if better else "worse", None, ""
 
 
 def baselines_of(arms: Sequence[Arm]) -> dict[str, str]:

@@ -18,8 +18,8 @@ from statistics import fmean
 
 from hqlt_lab.experiment.change import label
 from hqlt_lab.experiment.experiment import Experiment
-from hqlt_lab.report.intervals import estimate, finest_step, holm
-from hqlt_lab.report.rows import Row, reported
+from hqlt_lab.report.intervals import estimate, holm, step_of
+from hqlt_lab.report.rows import Row, reported, step_in
 
 Corner = tuple[int, ...]  # which level of each factor
 Grid = Mapping[Corner, float]  # the values of one seed
@@ -46,7 +46,8 @@ def effects_of(experiment: Experiment, rows: Sequence[Row]) -> list[Effect]:
     grids = grids_of(experiment, rows, factors) if len(factors) > 1 else []
     if not grids or math.prod(map(len, factors)) > MOST:
         return []
-    step = finest_step(value for grid in grids for value in grid.values())
+    values = (value for grid in grids for value in grid.values())
+    step = step_of(reported(experiment.measure)[0], step_in(experiment), values)
     mains = [((place, level),) for place, levels in enumerate(factors) for level in range(1, len(levels))]
     pairs = [(a, b) for (a,), (b,) in combinations(mains, 2) if a[0] != b[0]]
     return [*family(mains, grids, factors, step), *family(pairs, grids, factors, step)]
@@ -84,7 +85,7 @@ def family(
     asked: Sequence[tuple[tuple[int, int], ...]], grids: Sequence[Grid], factors: Sequence[Sequence[str]], step: float
 ) -> list[Effect]:
     """Contrasts that are read together."""
-    found = [estimate([contrast(grid, one, factors) for grid in grids], step) for one in asked]
+    found = [estimate([contrast(grid, one, factors) for grid in grids], step * rounding(one, factors)) for one in asked]
     made = []
     for one, said, level in zip(asked, found, holm([said.p for said in found]), strict=True):
         low, high = said.interval(level) or (None, None)
@@ -101,6 +102,12 @@ def family(
             )
         )
     return made
+
+
+def rounding(one: Sequence[tuple[int, int]], factors: Sequence[Sequence[str]]) -> float:
+    """How much of a difference of two rounded numbers is left in a contrast of so many bars, each a mean."""
+    averaged = math.prod(len(levels) for place, levels in enumerate(factors) if place not in dict(one))
+    return math.sqrt(2 ** (len(one) - 1) / averaged)
 
 
 def contrast(grid: Grid, one: Sequence[tuple[int, int]], factors: Sequence[Sequence[str]]) -> float:

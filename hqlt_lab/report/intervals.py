@@ -6,8 +6,8 @@
 An interval at the level that Holm's method gives its comparison excludes 0 exactly where the method rejects, so that
 of all "better" and "worse" in a table, the chance that any is false is at most alpha.
 
-A metric that is counted on a fixed set has steps, and a spread of 0 over two or three seeds may only mean that all
-fell on one step.  So s is at least that of rounding two numbers to the finest step that was seen, step / sqrt(6).
+An accuracy is counted on a fixed set and has steps, and a spread of 0 over two or three seeds may only mean that all
+fell on one step.  So s is at least that of rounding two numbers to that step, step / sqrt(6).
 """
 
 import math
@@ -80,6 +80,11 @@ def estimate(values: Sequence[float], step: float = 0.0) -> Estimate:
     """Of at least one number; `step` is what they are rounded to."""
     spread = statistics.stdev(values) if len(values) > 1 else 0.0
     return Estimate(len(values), statistics.fmean(values), max(spread, step / math.sqrt(6)))
+
+
+def step_of(metric: str, largest: float, values: Iterable[float]) -> float:
+    """What an accuracy goes up by: no more than one example is worth, and no more than was seen; losses have none."""
+    return min(largest, finest_step(values)) if "accuracy" in metric else 0.0
 
 
 def finest_step(values: Iterable[float]) -> float:

@@ -13,6 +13,7 @@ from typing import Any
 
 from hqlt_lab.experiment.cell import digest
 from hqlt_lab.experiment.experiment import Experiment
+from hqlt_lab.experiment.plan import points
 from hqlt_lab.experiment.settings import MeasureConfig
 from hqlt_lab.report.differences import Difference, baselines_of, with_differences
 from hqlt_lab.report.statistics import Summary, summarise
@@ -43,10 +44,9 @@ class Row:
     def done(self) -> list[Record]:
         return [record for record in self.records if record.state == "done"]
 
-    @property
-    def lost(self) -> int:
-        """Seeds that ended without a result."""
-        return sum(record.state in SETTLED and record.state != "done" for record in self.records)
+    def lost(self, metric: str) -> int:
+        """Seeds that ended without a number."""
+        return sum(record.state in SETTLED for record in self.records) - len(self.by_seed(metric))
 
     def by_seed(self, metric: str) -> dict[int, float]:
         """What each finished seed reached."""
@@ -81,9 +81,17 @@ def rows_of(experiment: Experiment, records: Sequence[Record]) -> list[Row]:
     for record in records:
         by_arm.setdefault(record.arm, []).append(record)
     arms = [row_of(experiment, arm.title, by_arm.get(arm.title, [])) for arm in experiment.arms]
-    arms = with_differences(arms, baselines_of(experiment.arms), experiment.measure)
+    arms = with_differences(arms, baselines_of(experiment.arms), experiment.measure, step_in(experiment))
     quoted = [Row(title=str(name), quoted=True, published=values) for name, values in experiment.quoted.items()]
     return arms + quoted
+
+
+def step_in(experiment: Experiment) -> float:
+    """What one example of the test is worth at most, in percent: the chance level of an accuracy is 50 % or less."""
+    if not experiment.base.get("task"):
+        return 0.0  # a study that is known by its folder alone
+    cell = experiment.cell(experiment.arms[0], next(points(experiment.tune)), experiment.seeds[0])
+    return 200 / int(cell.task.get("eval_size", 200))
 
 
 def row_of(experiment: Experiment, title: str, records: Sequence[Record]) -> Row:
@@ -107,7 +115,7 @@ def row_of(experiment: Experiment, title: str, records: Sequence[Record]) -> Row
 
 def reported(measure: MeasureConfig) -> list[str]:
     """The metrics of the table, the one that decides first."""
-    return list(dict.fromkeys(measure.report)) or [measure.select]
+    return list(dict.fromkeys([measure.first, *measure.report]))
 
 
 def summaries(records: Sequence[Record], measure: MeasureConfig) -> dict[str, Summary]:

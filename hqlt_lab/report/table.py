@@ -61,12 +61,12 @@ def metric_columns(rows: Sequence[Row], metric: str, prefix: str) -> dict[str, C
     return {
         f"{prefix}median ± MAD": column(median),
         f"{prefix}mean [95 %]": column(mean),
+        f"{prefix}difference [95 %]": against(difference),
+        f"{prefix}verdict": verdicts(rows, metric),
         f"{prefix}best": column(lambda summary, metric: shown(summary.best, metric)),
         f"{prefix}solved": column(lambda summary, metric: "{} of {}".format(*summary.solved) if summary.solved else ""),
-        f"{prefix}difference [95 %]": against(difference),
         f"{prefix}p (signs)": against(lambda one, metric: chance(one.permutation) if one.n > 1 else ""),
         f"{prefix}p (solved)": against(lambda one, metric: "" if one.fisher is None else chance(one.fisher)),
-        f"{prefix}verdict": verdicts(rows, metric),
         f"{prefix}published": [published(row.published.get(metric, {}), metric) for row in rows],
     }
 
@@ -102,8 +102,9 @@ def verdicts(rows: Sequence[Row], metric: str) -> Cells:
 
 
 def verdict(one: Difference) -> str:
-    """undecided, needs about 12 seeds"""
-    return f"{one.verdict}, needs about {counted(one.needed, 'seed')}" if one.needed else str(one.verdict)
+    """undecided, needs about 12 seeds; undecided: below the margin"""
+    told = f"{one.verdict}: {one.why}" if one.why else str(one.verdict)
+    return f"{told}, needs about {counted(one.needed, 'seed')}" if one.needed else told
 
 
 def published(values: Mapping[str, Any], metric: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hqlt_lab.experiment.settings import MeasureConfig
 from hqlt_lab.report.differences import Difference
 from hqlt_lab.report.rows import Row, reported
-from hqlt_lab.report.words import between, counted, joined, signed
+from hqlt_lab.report.words import between, counted, joined, signed, spoken
 
 MANY = 6  # with more comparisons, only those with a verdict are named
 
@@ -13,7 +13,7 @@ MANY = 6  # with more comparisons, only those with a verdict are named
 def verdict(rows: Sequence[Row], measure: MeasureConfig) -> str:
     """A sentence or two; nothing where nothing is compared."""
     metric = reported(measure)[0]
-    found = {row.title: row.differences[metric] for row in rows if metric in row.differences}
+    found = {spoken(row.title): row.differences[metric] for row in rows if metric in row.differences}
     if not found:
         return ""
     judged = {title: one for title, one in found.items() if one.verdict}
@@ -25,12 +25,12 @@ def verdict(rows: Sequence[Row], measure: MeasureConfig) -> str:
 
 
 def each(found: dict[str, Difference], metric: str) -> str:
-    """Against synchronous, paired over 3 seeds: delayed_stream is worse by 96.2 [94.0, 98.4]; ..."""
+    """Against synchronous, in the mean of 3 paired seeds: delayed_stream is worse by 96.2 [94.0, 98.4]; ..."""
     baselines = list(dict.fromkeys(one.baseline for one in found.values()))
     seeds = between(min(one.n for one in found.values()), max(one.n for one in found.values()))
-    against = baselines[0] if len(baselines) == 1 else "their baselines"
+    against = spoken(baselines[0]) if len(baselines) == 1 else "their baselines"
     told = [f"{title} is {saying(one, metric)}" for title, one in found.items()]
-    return f"Against {against}, paired over {seeds} seeds: {'; '.join(told)}."
+    return f"Against {against}, in the mean of {seeds} paired seeds: {'; '.join(told)}."
 
 
 def saying(one: Difference, metric: str) -> str:
@@ -38,7 +38,8 @@ def saying(one: Difference, metric: str) -> str:
     size = f"{signed(one.mean, metric)} [{signed(one.low, metric)}, {signed(one.high, metric)}]"
     if one.verdict != "undecided":
         return f"{one.verdict} by {size}"
-    return f"undecided at {size}" + (f" (about {one.needed} seeds would decide)" if one.needed else "")
+    why = f"about {one.needed} seeds would decide" if one.needed else one.why
+    return f"undecided at {size}" + (f" ({why})" if why else "")
 
 
 def in_groups(found: dict[str, Difference]) -> str:

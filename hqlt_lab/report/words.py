@@ -16,6 +16,8 @@ def shown(value: Any, metric: str = "") -> str:
 def signed(value: float | None, metric: str = "") -> str:
     """A difference: +1.5, -0.2, and 0.0 where nothing but rounding is left."""
     told = shown(value, metric)
+    if value and float(told) == 0:
+        told = f"{value:.2g}"  # small, but not nothing
     return told if value is None or value <= 0 or float(told) == 0 else f"+{told}"
 
 
@@ -27,6 +29,12 @@ def chance(p: float | None) -> str:
 def tuned(point: Mapping[str, Any]) -> str:
     """lr=0.001, window=8"""
     return ", ".join(f"{short(path, point)}={shown(value)}" for path, value in point.items())
+
+
+def spoken(title: str) -> str:
+    """delta, timing=synchronous, mixer=sum -> delta (timing=synchronous, mixer=sum): its commas are not a list's."""
+    name, comma, levels = title.partition(", ")
+    return f"{name} ({levels})" if comma else title
 
 
 def joined(names: Sequence[str], most: int) -> str:

@@ -80,8 +80,8 @@ def evaluate_cell(folder: Path, question: Question) -> Evaluated:
 
 def medians(answers: Sequence[Evaluated], metric: str) -> dict[str, float]:
     """Of one arm's seeds, by the evaluation's name."""
-    names = dict.fromkeys(name for answer in answers for name in answer.scores)
-    return {
-        name: statistics.median(answer.scores[name][metric] for answer in answers if metric in answer.scores[name])
-        for name in names
-    }
+    found: dict[str, list[float]] = {}
+    for answer in answers:
+        for name, scores in answer.scores.items():
+            found.setdefault(name, []).extend([scores[metric]] if metric in scores else [])
+    return {name: statistics.median(values) for name, values in found.items() if values}

@@ -73,6 +73,16 @@ def test_a_difference_below_the_margin_is_undecided_for_good(compared):
     assert (found.verdict, found.needed) == ("undecided", None)
 
 
+def test_a_perfect_separation_is_found_whatever_else_is_in_the_table(compared):
+    for arms in ([[0.0] * 3, [100.0] * 3], [[0.0] * 3, [100.0] * 3, [3.1, 3.5, 2.7]]):
+        assert compared(*arms)[0].verdict == "better"
+
+
+def test_a_verdict_says_why_it_is_none(compared):
+    (found,) = compared([10.0, 20.0, 30.0], [12.0, 22.1, 31.9], more="measure: {margin: 5}\n")
+    assert found.why == "below the margin"
+
+
 def test_smaller_may_be_better(asked, cell):
     losses = {"delta": [0.5, 0.6, 0.7], "linear": [0.4, 0.5, 0.61], "retention": [0.5, 0.7, 0.6]}
     records = [
@@ -94,6 +104,27 @@ def test_where_a_task_is_solved_or_not_two_seeds_are_luck(compared):
     for more, verdict, needed in (("", "better", None), ("measure: {solved: 90}\n", "undecided", 3)):
         (found,) = compared([3.0, 3.1], [98.0, 98.2], more=more)
         assert (found.verdict, found.needed) == (verdict, needed)
+
+
+def test_that_caution_and_not_the_margin_is_for_every_metric(asked, cell):
+    told = {"delta": (3.0, 0.7), "linear": (99.0, 0.3)}
+    records = [
+        cell(arm, seed, 0.0, metrics={TEST: value + seed, "test/loss": loss + seed / 1000})
+        for arm, (value, loss) in told.items()
+        for seed in range(3)
+    ]
+    rows = rows_of(asked(f"seeds: 3\nmeasure: {{report: [{TEST}, test/loss], margin: 5, solved: 90}}\n"), records)
+    assert rows[1].differences["test/loss"].verdict == "better", "the margin is in points of accuracy"
+    two = [record for record in records if record.seed < 2]
+    rows = rows_of(asked(f"seeds: 2\nmeasure: {{report: [{TEST}, test/loss], solved: 90}}\n"), two)
+    assert {rows[1].differences[metric].verdict for metric in (TEST, "test/loss")} == {"undecided"}
+
+
+def test_a_seed_without_a_number_is_lost(asked, cell):
+    records = [cell("delta", seed, 50.0 + seed) for seed in range(3)]
+    records += [cell("linear", seed, value) for seed, value in enumerate([float("nan"), 80.0, 81.1])]
+    found = rows_of(asked("seeds: 3\n"), records)[1].differences[TEST]
+    assert (found.n, found.verdict, found.why) == (2, "undecided", "linear lost seeds")
 
 
 def test_solved_fractions_have_an_exact_test(compared):

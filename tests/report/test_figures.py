@@ -107,8 +107,8 @@ def test_the_forest_groups_arms_by_their_baseline_and_colours_verdicts(asked, ce
     picture = drawn(forest, experiment, records)
     (panel,) = picture.figure.axes
     assert [label.get_text() for label in panel.get_yticklabels()] == [
-        "against delta, mixer=sum", "linear, mixer=sum (3)", "retention, mixer=sum (3)",
-        "against delta, mixer=vector", "linear, mixer=vector (3)", "retention, mixer=vector (3)",
+        "against delta · sum", "linear (3)", "retention (3)",
+        "against delta · vector", "linear (3)", "retention (3)",
     ]  # fmt: skip
     points = [line for line in panel.lines if line.get_marker() not in ("None", None)]
     assert [line.get_color() for line in points] == [LOOKS["worse"][0], LOOKS["undecided"][0]] * 2

@@ -29,7 +29,7 @@ def test_what_alone_matters_explains_nearly_everything(grid):
     assert list(found) == [EVERYTHING, "delta", "linear", "retention"]
     assert found["delta"]["train.lr"] > 0.95
     assert next(iter(found["delta"])) == "train.lr", "the largest first"
-    assert sum(found["delta"].values()) == pytest.approx(1.0)
+    assert sum(found["delta"].values()) <= 1.0 + 1e-9
 
 
 def test_over_all_arms_the_arm_is_a_parameter_too(grid):

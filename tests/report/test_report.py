@@ -71,7 +71,7 @@ def test_each_arm_is_judged_against_the_baseline(asked, cell):
     assert float(told["linear"]["difference"]) == pytest.approx(82.6666667)
     assert told["delta"]["difference"] == told["delta"]["verdict"] == ""
     assert report.answer.split(". ", 1)[1].startswith(
-        "Against delta, paired over 3 seeds: linear is better by +82.7 [+80.6, +84.7]; "
+        "Against delta, in the mean of 3 paired seeds: linear is better by +82.7 [+80.6, +84.7]; "
     )
 
 

@@ -26,7 +26,7 @@ def verdicts(values, solved=None):
             for seed, value in enumerate(seeds)
         ]
         rows.append(Row(title=str(arm), records=records, summaries=summaries(records, measure)))
-    compared = with_differences(rows, {row.title: "0" for row in rows[1:]}, measure)
+    compared = with_differences(rows, {row.title: "0" for row in rows[1:]}, measure, step=200 / 64)
     return [row.differences[METRIC].verdict for row in compared[1:]]
 
 

@@ -58,15 +58,21 @@ def place(panel: "Axes", groups: dict[str, Pairs]) -> None:
     """Each group under the name of its baseline."""
     names: list[str] = []
     for baseline, pairs in groups.items():
-        names.append(f"against {cut(baseline, 30)}")
+        names.append(f"against {cut(baseline)}")
         for row, difference in pairs:
             draw(panel, len(names), difference)
-            names.append(f"{cut(row.title, 30)} ({difference.n})")
+            names.append(f"{cut(apart(row.title, baseline), 30)} ({difference.n})")
     panel.set_yticks(range(len(names)), names)
     heads = {0, *(number for number, name in enumerate(names) if name.startswith("against "))}
     for number, label in enumerate(panel.get_yticklabels()):
         label.set_fontstyle("italic" if number in heads else "normal")
     panel.tick_params(axis="y", length=0)
+
+
+def apart(title: str, baseline: str) -> str:
+    """An arm's title without the levels that it shares with its baseline."""
+    levels = baseline.partition(", ")[2]
+    return title.removesuffix(f", {levels}") if levels else title
 
 
 def draw(panel: "Axes", line: int, difference: Difference) -> None:

@@ -73,7 +73,8 @@ class Material:
         made = {}
         for number, row in enumerate(self.drawn):
             turn, place = divmod(number, len(COLOURS))
-            made[row.title] = Look(COLOURS[place], MARKERS[place], DASHES[turn % len(DASHES)])
+            marker = MARKERS[(place + 2 * turn) % len(MARKERS)]  # points have no line to be told apart by
+            made[row.title] = Look(COLOURS[place], marker, DASHES[turn % len(DASHES)])
         return made
 
     def look(self, row: Row) -> Look:

@@ -4,6 +4,7 @@ The colours are those of Okabe and Ito (2008), without their yellow, which white
 itself.  INK and PAPER are colours that nothing else has: a page replaces them by its own.
 """
 
+import re
 import threading
 import warnings
 from collections.abc import Iterator
@@ -82,7 +83,12 @@ def legend(figure: "Figure", axes: "Axes") -> None:
     figure.legend(handles, names, loc="outside lower center", ncols=columns, handlelength=2.4, columnspacing=1.4)
 
 
+def brief(title: str) -> str:
+    """delta, timing=synchronous, mixer=sum -> delta · synchronous · sum: the table has the names of the axes."""
+    return re.sub(r", [\w.]+=", " · ", title)
+
+
 def cut(text: str, most: int = 44) -> str:
     """On one line, and not longer than a figure is wide; the end says more than the middle."""
-    text = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+    text = brief(" ".join("".join(letter if letter.isprintable() else " " for letter in text).split()))
     return text if len(text) <= most else f"{text[: most // 2]} … {text[-(most // 2 - 3) :]}"

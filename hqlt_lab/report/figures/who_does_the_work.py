@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hqlt_lab.report.figures.material import Material, seeds_of
 from hqlt_lab.report.figures.picture import Picture
-from hqlt_lab.report.figures.style import BLUE, FAINT, INK, ORANGE, WIDTH, cut
+from hqlt_lab.report.figures.style import BLUE, FAINT, INK, ORANGE, WIDTH, brief, cut
 from hqlt_lab.report.rows import Row
 from hqlt_lab.train.evaluations import read_evaluations
 from hqlt_lab.train.probe_file import read_probes
@@ -106,10 +106,10 @@ def draw_panel(panel: "Axes", title: str, table: Shares, scale: Any) -> None:
     values = np.array([[*row, *[None] * (heads - len(row))] for row in table], float)  # None becomes nan
     panel.patch.set(hatch="////", edgecolor=FAINT)
     panel.pcolormesh(np.ma.masked_invalid(values), cmap=scale.cmap, norm=scale.norm, edgecolors="white", linewidth=0.6)
-    panel.set_title(cut(title, 20), size=9)
+    panel.set_title("\n".join(cut(line, 22) for line in brief(title).split(" · ")), size=8)
     ticks = [every for size in (len(table), heads) for every in [np.arange(0, size, -(-size // 4))]]
-    panel.set_yticks(ticks[0] + 0.5, [str(number + 1) for number in ticks[0]])
-    panel.set_xticks(ticks[1] + 0.5, [str(number + 1) for number in ticks[1]])
+    panel.set_yticks(ticks[0] + 0.5, [str(number) for number in ticks[0]])
+    panel.set_xticks(ticks[1] + 0.5, [str(number) for number in ticks[1]])
     panel.set_xlabel("head", size=9)
     panel.set_ylabel("layer", size=9)
     panel.tick_params(length=0)
@@ -126,7 +126,7 @@ def draw_bars(figure: "SubFigure | Figure", bars: dict[str, dict[str, list[float
                 label = label if line == 0 else ""
                 panel.barh(at, statistics.median(values[name]), 0.24, color=colour, alpha=0.75, label=label)
                 panel.plot(values[name], [at] * len(values[name]), "o", color=FAINT, markersize=2.5)
-    panel.set_yticks(range(len(bars)), [cut(title, 24) for title in bars])
+    panel.set_yticks(range(len(bars)), [cut(title, 40) for title in bars])
     panel.invert_yaxis()
     panel.set_xlabel(metric)
     panel.grid(True, axis="x")
