@@ -2,7 +2,8 @@
 
 question, answer, warnings     as in the table
 measure                        what counts
-rows                           by arm: summaries, differences, published values, the chosen point, every seed
+rows                           by arm: summaries, differences, published values, the chosen point, and of every seed
+                               its metrics, its lesions and the last look into its memories
 effects                        of each factor of a grid
 cells                          how many are in which state; those without a result, and why
 """
@@ -16,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from hqlt_lab.report.rows import Row
 from hqlt_lab.study.record import Record
+from hqlt_lab.train.evaluations import read_evaluations
+from hqlt_lab.train.probe_file import read_probes
 
 if TYPE_CHECKING:
     from hqlt_lab.report.report import Report
@@ -65,7 +68,8 @@ def row_of(row: Row) -> dict[str, Any]:
 
 def seed_of(record: Record) -> dict[str, Any]:
     names = ("seed", "key", "state", "step", "seconds", "metrics", "errors", "run")
-    return {name: getattr(record, name) for name in names}
+    told = {name: getattr(record, name) for name in names}
+    return told | {"evaluations": read_evaluations(record.folder), "probes": read_probes(record.folder)}
 
 
 def without_result(record: Record) -> dict[str, Any]:

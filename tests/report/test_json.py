@@ -4,6 +4,8 @@ import json
 import math
 
 from hqlt_lab.report.report import Report
+from hqlt_lab.train.evaluations import write_evaluation
+from hqlt_lab.train.probe_file import ProbeFile
 
 TEST = "test/normalised_accuracy"
 
@@ -55,3 +57,14 @@ def test_what_is_no_number_is_null(asked, cell):
 def test_an_empty_report_has_the_same_names(asked, cell):
     empty, full = read(Report.make(asked(), [])), read(Report.make(asked(), [cell("delta", 0, 5.0)]))
     assert list(empty) == list(full) and list(empty["rows"][0]) == list(full["rows"][0])
+
+
+def test_lesions_and_probes_are_in_it(asked, cell, tmp_path):
+    write_evaluation(tmp_path, "test", "fw", {TEST: 3.0})
+    probes = ProbeFile(tmp_path)
+    probes.add(10, [{"share": [0.25, 0.75]}])
+    (seed,) = read(Report.make(asked("seeds: 1\n", arms=""), [cell("base", 0, 50.0, folder=tmp_path)]))["rows"][0][
+        "seeds"
+    ]
+    assert seed["evaluations"] == {"test without fw": {TEST: 3.0}}
+    assert seed["probes"] == {"step": 10, "layers": [{"share": [0.25, 0.75]}]}
