@@ -29,7 +29,7 @@ def studies_differ(studies: Sequence[Study]) -> Section:
     else:
         firsts = [next(iter(study.arms)) for study in studies]
         different, same = apart([study.arms[first] for study, first in zip(studies, firsts, strict=True)])
-        said.append(f"They share no arm; the settings are those of their first ones: {joined(firsts, MANY)}.")
+        said.append(f"No arm is in all of them; the settings are those of their first ones: {joined(firsts, MANY)}.")
     around, same_around = apart([plan_of(study) for study in studies])
     return section([study.name for study in studies], different | around, [sentence(same), *said], same + same_around)
 

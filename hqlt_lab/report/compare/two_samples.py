@@ -1,10 +1,11 @@
 """The difference of two means, with its 95 % interval.
 
-The same seeds on both sides: pairs.  A seed fixes the initial weights and the batches, so what pairs share cancels.
+Two seeds or more that both sides have: pairs.  A seed fixes the initial weights and the batches, so what pairs share
+cancels.
 
     d_i = b_i - a_i,   mean(d) -+ t_{0.975, n-1} s_d / sqrt(n)
 
-Other seeds: Welch's interval, for two samples whose spreads may differ.
+Otherwise Welch's interval, for two samples whose spreads may differ.
 
     mean(b) - mean(a) -+ t_{0.975, df} sqrt(v_a + v_b)         v = s^2 / n
     df = (v_a + v_b)^2 / (v_a^2 / (n_a - 1) + v_b^2 / (n_b - 1))
@@ -33,8 +34,9 @@ def gap(first: Mapping[int, float], second: Mapping[int, float]) -> Gap | None:
     """From values by seed; None where a side has none."""
     if not first or not second:
         return None
-    if first.keys() == second.keys():
-        pairs = [second[seed] - first[seed] for seed in first]
+    shared = [seed for seed in first if seed in second]
+    if len(shared) > 1 or first.keys() == second.keys():
+        pairs = [second[seed] - first[seed] for seed in shared]
         low, high = interval(pairs) or (None, None)
         return Gap(mean=statistics.fmean(pairs), low=low, high=high, how="paired by seed")
     a, b = list(first.values()), list(second.values())
