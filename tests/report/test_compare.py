@@ -122,7 +122,10 @@ def test_seeds_tuned_values_and_base_settings_of_studies_are_compared(study):
 def test_studies_without_a_common_arm_compare_their_first(study):
     things = [study("a", {}, arms="arms: {x: {}}\n"), study("b", {}, arms="arms: {y: {model.mixer: sum}}\n")]
     assert rows(things, "settings") == {"model.mixer.name": {"a": "vector", "b": "sum"}}
-    assert "They share no arm; the settings are those of their first ones: x and y." in section(things, "settings").said
+    assert (
+        "No arm is in all of them; the settings are those of their first ones: x and y."
+        in section(things, "settings").said
+    )
     assert section(things, "results").table is None
 
 
@@ -137,10 +140,11 @@ def test_arms_of_one_title_are_paired_where_the_seeds_are_equal_and_otherwise_no
 
 def test_welch_and_pairs_are_those_of_scipy():
     a, b = [1.0, 2.0, 4.0], [3.0, 9.0, 4.0, 5.5]
-    found = gap(dict(enumerate(a)), dict(enumerate(b)))
+    found = gap(dict(enumerate(a)), dict(enumerate(b, start=2)))  # one seed in common is no pair of any use
     expected = stats.ttest_ind(b, a, equal_var=False).confidence_interval()
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
     paired = gap(dict(enumerate(a)), dict(enumerate(b[:3])))
+    assert paired == gap(dict(enumerate(a)), dict(enumerate(b))), "the seeds that both have"
     expected = stats.ttest_rel(b[:3], a).confidence_interval()
     assert (paired.low, paired.high) == pytest.approx((expected.low, expected.high))
 

@@ -71,9 +71,8 @@ def studies_came_to(studies: Sequence[Study]) -> Section:
         for metric in metrics:
             summaries = [row.summaries.get(metric) if row else None for row in found]
             values = [by_seed(row, metric) for row in found]
-            gaps = [gap(values[0], one) if summary else None for one, summary in zip(values, summaries, strict=True)][
-                1:
-            ]
+            sides = zip(values[1:], summaries[1:], strict=True)
+            gaps = [gap(values[0], one) if summary else None for one, summary in sides]
             if any(summaries):
                 entries.append(entry(title, metric, summaries, gaps))
                 name = title if len(metrics) == 1 else f"{title}: {metric}"
