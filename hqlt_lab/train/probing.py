@@ -19,7 +19,9 @@ from hqlt_lab.train.learner import Learner
 from hqlt_lab.train.progress import Metrics
 
 ROWS = 8
-CURVES = ("share", "state_norm", "state_rank", "entropy")
+CURVES = (
+    "share", "gate_fw", "gate_kv", "norm_fw", "norm_kv", "state_norm", "state_rank", "erase", "keep", "entropy",
+)  # fmt: skip
 
 
 def due(train: TrainConfig, step: int, validated: bool, finished: bool) -> bool:

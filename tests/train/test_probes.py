@@ -89,6 +89,7 @@ def test_what_is_written_is_what_the_trained_model_shows(folder):
             torch.testing.assert_close(torch.tensor(heads), torch.tensor(want[name]))
     (last,) = (metrics for step, metrics in notes if step == 12 and "probe/layer_0/share" in metrics)
     assert last["probe/layer_0/share"] == pytest.approx(sum(table.layers[0]["share"]) / 2)
+    assert {"gate_fw", "norm_kv", "erase", "entropy"} < {name.rpartition("/")[2] for name in last}
     assert last["probe/layer_1/share"] == 0 and "probe/layer_1/state_rank" not in last
 
 
