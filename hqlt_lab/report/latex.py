@@ -11,9 +11,9 @@ from typing import Any
 
 from hqlt_lab.experiment.experiment import Experiment
 from hqlt_lab.experiment.settings import MeasureConfig
-from hqlt_lab.report.latex_cells import bold, difference, escaped, of_paper, ours, solved
+from hqlt_lab.report.latex_cells import bold, difference, escaped, ours, solved
 from hqlt_lab.report.rows import Row, reported
-from hqlt_lab.words import in_bytes, in_numbers
+from hqlt_lab.report.table import costs, published
 
 PACKAGES = "% needs \\usepackage{booktabs} and \\usepackage[T1]{fontenc}; letters beyond Latin need XeLaTeX or LuaLaTeX"
 LONG = 45  # rows that a page holds; more go on over pages
@@ -31,7 +31,7 @@ def latex(experiment: Experiment, rows: Sequence[Row], notes: Sequence[str]) -> 
     metrics = reported(experiment.measure)
     columns = {"": told_in({"seeds": ["" if row.quoted else str(len(row.done)) for row in rows]})}
     columns |= {metric: columns_of(rows, metric, experiment.measure) for metric in metrics}
-    columns |= {"cost": costs_of(rows)}
+    columns |= {"cost": told_in(costs(rows))}
     columns = {metric: of_metric for metric, of_metric in columns.items() if of_metric}
     told = [escaped(note) for note in notes if not note.startswith("p (")]  # it has no such columns
     told += [VERDICTS] if any("difference" in one for one in columns.values()) else []
@@ -79,29 +79,17 @@ def columns_of(rows: Sequence[Row], metric: str, measure: MeasureConfig) -> dict
     """Of one metric, without those that say nothing."""
     statistic, way = measure.statistic, measure.way(metric)
     values = [getattr(row.summaries.get(metric), statistic, None) for row in rows]
-    published = [row.published.get(metric, {}) for row in rows]
-    theirs = [one.get(statistic) for one in published]
+    papers = [row.published.get(metric, {}) for row in rows]
+    theirs = [one.get(statistic) for one in papers]
     differences = [row.differences.get(metric) for row in rows]
     texts = [ours(row.summaries.get(metric), metric, statistic) for row in rows]
     made = {
         statistic: bold(texts, values, way, metric),
         "solved": [solved(row.summaries.get(metric)) for row in rows],
-        "published": bold([of_paper(one, metric) for one in published], theirs, way, metric),
+        "published": bold([escaped(published(one, metric)) for one in papers], theirs, way, metric),
         "difference": [difference(one, metric) for one in differences],
     }
     return told_in(made)
-
-
-def costs_of(rows: Sequence[Row]) -> dict[str, list[str]]:
-    """How large and how fast."""
-    return told_in(
-        {
-            "parameters": [in_numbers(row.parameters) if row.parameters else "" for row in rows],
-            "state": [in_bytes(row.state_bytes) if row.state_bytes else "" for row in rows],
-            "FLOPs/token": [in_numbers(row.flops_per_token) if row.flops_per_token else "" for row in rows],
-            "tokens/s": [in_numbers(row.tokens_per_second) if row.tokens_per_second else "" for row in rows],
-        }
-    )
 
 
 def told_in(columns: Mapping[str, list[str]]) -> dict[str, list[str]]:

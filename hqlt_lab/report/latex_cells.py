@@ -1,6 +1,6 @@
 r"""One cell of a LaTeX table.  Whatever the user wrote is shown, not obeyed: what LaTeX knows is escaped."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hqlt_lab.report.differences import Difference
@@ -28,14 +28,6 @@ def ours(summary: Summary | None, metric: str, statistic: str) -> str:
 def solved(summary: Summary | None) -> str:
     """3/3"""
     return "" if summary is None or summary.solved is None else "{}/{}".format(*summary.solved)
-
-
-def of_paper(values: Mapping[str, Any], metric: str) -> str:
-    """99.7 ± 0.1, best 100.0"""
-    told = {word: number(value, metric) for word, value in values.items()}
-    spread = told.pop("mad", "") if "median" in told else ""
-    middle = told.pop("median", "") + (f" $\\pm$ {spread}" if spread else "")
-    return ", ".join([*filter(None, [middle]), *(f"{escaped(word)} {value}" for word, value in told.items())])
 
 
 def difference(found: Difference | None, metric: str) -> str:

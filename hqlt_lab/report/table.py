@@ -33,14 +33,21 @@ def table_of(experiment: Experiment, rows: Sequence[Row]) -> Table:
     columns |= {
         "chosen": [tuned(row.point or {}) for row in rows],
         "steps": steps(rows),
-        "parameters": [in_numbers(row.parameters) if row.parameters else "" for row in rows],
-        "state": [in_bytes(row.state_bytes) if row.state_bytes else "" for row in rows],
-        "FLOPs/token": [in_numbers(row.flops_per_token) if row.flops_per_token else "" for row in rows],
-        "tokens/s": [in_numbers(row.tokens_per_second) if row.tokens_per_second else "" for row in rows],
+        **costs(rows),
         "unfinished": [unfinished(row) for row in rows],
     }
     kept = {name: cells for name, cells in columns.items() if name == "arm" or any(cells)}
     return Table(list(kept), [list(cells) for cells in zip(*kept.values(), strict=True)], notes(experiment, rows))
+
+
+def costs(rows: Sequence[Row]) -> dict[str, Cells]:
+    """How large and how fast."""
+    return {
+        "parameters": [in_numbers(row.parameters) if row.parameters else "" for row in rows],
+        "state": [in_bytes(row.state_bytes) if row.state_bytes else "" for row in rows],
+        "FLOPs/token": [in_numbers(row.flops_per_token) if row.flops_per_token else "" for row in rows],
+        "tokens/s": [in_numbers(row.tokens_per_second) if row.tokens_per_second else "" for row in rows],
+    }
 
 
 def seeds(row: Row) -> str:

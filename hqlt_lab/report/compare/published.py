@@ -19,7 +19,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hqlt_lab.errors import ConfigError
-from hqlt_lab.report.compare.results import by_seed
 from hqlt_lab.report.compare.section import NOTHING, Section
 from hqlt_lab.report.compare.subject import Study
 from hqlt_lab.report.rows import Row
@@ -59,7 +58,7 @@ def entries_of(
     row: Row, metric: str, published: Mapping[str, Any], way: Direction, statistic: str
 ) -> list[dict[str, Any]]:
     """Each published number of an arm and a metric."""
-    values = list(by_seed(row, metric).values())
+    values = list(row.by_seed(metric).values())
     ours = row.summaries.get(metric) or summarise(values, way)
     reach = reach_of(values, ours, published.get("mad"))
     found: list[dict[str, Any]] = []

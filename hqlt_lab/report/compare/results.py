@@ -1,6 +1,5 @@
 """What came of them, side by side; differences are to the first."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 from hqlt_lab.report.compare.section import NOTHING, Section
 from hqlt_lab.report.compare.subject import Study, Trained
 from hqlt_lab.report.compare.two_samples import Gap, gap
-from hqlt_lab.report.rows import Row, reported
+from hqlt_lab.report.rows import reported
 from hqlt_lab.report.statistics import Summary
 from hqlt_lab.report.table import Table, median
 from hqlt_lab.report.words import joined, shown
@@ -70,7 +69,7 @@ def studies_came_to(studies: Sequence[Study]) -> Section:
         found = [study.rows.get(title) for study in studies]
         for metric in metrics:
             summaries = [row.summaries.get(metric) if row else None for row in found]
-            values = [by_seed(row, metric) for row in found]
+            values = [row.by_seed(metric) if row else {} for row in found]
             sides = zip(values[1:], summaries[1:], strict=True)
             gaps = [gap(values[0], one) if summary else None for one, summary in sides]
             if any(summaries):
@@ -84,12 +83,6 @@ def studies_came_to(studies: Sequence[Study]) -> Section:
     said = [f"By {joined(metrics, 6)}: median ± MAD (seeds), and the difference of means."] if rows else []
     said += [] if rows else ["No arm of the same title has results in several of them."]
     return Section(name="results", said=said, table=Table(columns, rows) if rows else None, entries=entries)
-
-
-def by_seed(row: Row | None, metric: str) -> dict[int, float]:
-    """The finished seeds that have a number."""
-    told = {record.seed: record.metrics.get(metric, math.nan) for record in row.done} if row else {}
-    return {seed: value for seed, value in sorted(told.items()) if math.isfinite(value)}
 
 
 def entry(title: str, metric: str, summaries: Sequence[Summary | None], gaps: Sequence[Gap | None]) -> dict[str, Any]:
