@@ -11,6 +11,7 @@ from hqlt_lab.experiment.experiment import Experiment
 from hqlt_lab.experiment.plan import points
 from hqlt_lab.experiment.tune import Range
 from hqlt_lab.report.curves import end_of_curve, late_fall
+from hqlt_lab.report.differences import baselines_of
 from hqlt_lab.report.rows import Row
 from hqlt_lab.report.words import counted, joined, shown
 from hqlt_lab.study.record import Record, State
@@ -24,6 +25,7 @@ def warnings_of(experiment: Experiment, rows: Sequence[Row], records: Sequence[R
     """Every doubt, the ones about the comparison first."""
     arms = [row for row in rows if not row.quoted]
     return [
+        *without_baseline(experiment, arms),
         *on_the_edge(experiment, arms),
         *unequal_budgets(experiment, arms),
         *still_falling(arms),
@@ -33,6 +35,15 @@ def warnings_of(experiment: Experiment, rows: Sequence[Row], records: Sequence[R
         *lost(records),
         *experiment.warnings,
     ]
+
+
+def without_baseline(experiment: Experiment, arms: Sequence[Row]) -> list[str]:
+    """A baseline that came to nothing leaves its arms without a verdict."""
+    known = {row.title for row in arms if row.summaries}
+    waiting = {baseline for title, baseline in baselines_of(experiment.arms).items() if title in known} - known
+    names = [row.title for row in arms if row.title in waiting]
+    verb = "has" if len(names) == 1 else "have"
+    return [f"{joined(names, 6)} {verb} no result, so that nothing is compared with it."] if names else []
 
 
 def on_the_edge(experiment: Experiment, arms: Sequence[Row]) -> list[str]:

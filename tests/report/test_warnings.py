@@ -179,3 +179,11 @@ def test_the_end_of_a_curve_says_of_its_fall_what_the_whole_curve_says(logged):
     assert late_fall(end) == late_fall(whole) is not None
     assert end == {step: value for step, value in whole.items() if step > 800}
     assert end_of_curve(folder / "nowhere", "train/loss") == {}
+
+
+def test_a_baseline_without_a_result_is_named(asked, cell):
+    others = [cell(arm, seed, 5.0 + seed) for arm in ("linear", "retention") for seed in range(2)]
+    lost = [cell("delta", seed, state="diverged") for seed in range(2)]
+    sentence = "delta has no result, so that nothing is compared with it."
+    assert sentence in told(asked(), [*lost, *others])
+    assert sentence not in told(asked(), [cell("delta", 0, 5.0), *others])
