@@ -8,6 +8,7 @@ from contextlib import closing
 import pytest
 
 from hqlt_lab.track.courier import Courier, catch_up
+from hqlt_lab.track.knock import has_content
 from hqlt_lab.track.spool import Spool
 from hqlt_lab.track.store import Tracker
 from tests.track.conftest import card, end, train, until
@@ -82,7 +83,7 @@ def test_a_database_that_is_moved_away_and_back_catches_up(courier, look, study,
     tracker.database.rename(aside)
     train(cell, 4, 6)
     until(lambda: courier.away and "not there" in courier.away)
-    assert not tracker.database.exists()
+    assert not has_content(tracker.database)  # a round that was under way may leave SQLite's empty file
     aside.rename(tracker.database)
     assert courier.finish(30) is None
     assert len(look.runs(study)) == 1 and look.steps(study) == list(range(1, 7))
