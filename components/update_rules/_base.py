@@ -16,8 +16,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from hqlt_lab.ops.chunked import CHUNK, chunked
+from hqlt_lab.ops.backends import SCANS, Choice, Job, choose
+from hqlt_lab.ops.chunked import CHUNK
 from hqlt_lab.ops.flops import Flops, counted, of_products, scan_backward_flops, scan_flops
+from hqlt_lab.ops.linear import obstacle, scan
 from hqlt_lab.ops.pieces import Cuts
 from hqlt_lab.ops.recurrent import recall, recurrent
 from hqlt_lab.ops.steps import Course, each, linear_step
@@ -34,8 +36,8 @@ class UpdateRule(nn.Module):
     """Whether a negative feature breaks it (a normaliser that may vanish)."""
     writes: int = 1
     """Pairs it writes per token; the layer projects as many keys and values."""
-    scanned_by: str = "its own scan"
-    """What computes it, to be told of a run."""
+    backend: str = "auto"
+    """What is to compute a linear scan, see `ops.backends`; the model sets it."""
 
     def gates(self, x: Tensor) -> Any:
         """A named tuple of [B, H, T * writes] tensors (or None) from the token stream x [B, T, width]."""
@@ -65,6 +67,10 @@ class UpdateRule(nn.Module):
         """What the memory answers: [B, H, V] for q [B, H, K]."""
         return recall(state, q)
 
+    def computed_by(self, gates: Any, job: Job) -> Choice:
+        """What computes `scan` on such a job, to be told of a run."""
+        return Choice("its own scan", "the rule brings it")
+
     def flops(self, q: Tensor, k: Tensor, v: Tensor, gates: Any, state: Tensor | None, course: Course) -> Flops:
         """Of `scan` on such tensors; their numbers do not matter."""
         return of_products(counted(lambda: self.scan(q, k, v, gates, state, course)))
@@ -73,15 +79,16 @@ class UpdateRule(nn.Module):
 class LinearRule(UpdateRule):
     """Keep, erase, write: `gates` returns `ops.steps.Gates`, and the rule is complete."""
 
-    scanned_by = "chunked"
-
     def step(self, state: Tensor, k: Tensor, v: Tensor, gates: Any) -> Tensor:
         return linear_step(state, k, v, gates)
 
     def scan(
         self, q: Tensor, k: Tensor, v: Tensor, gates: Any, state: Tensor | None, course: Course
     ) -> tuple[Tensor, Tensor]:
-        return chunked(q, k, v, gates, state, course)
+        return scan(q, k, v, gates, state, course, backend=self.backend)
+
+    def computed_by(self, gates: Any, job: Job) -> Choice:
+        return choose(SCANS, self.backend, job._replace(obstacle=obstacle(gates)))
 
     def flops(self, q: Tensor, k: Tensor, v: Tensor, gates: Any, state: Tensor | None, course: Course) -> Flops:
         rows, heads, tokens, key = q.shape
@@ -95,12 +102,13 @@ class LinearRule(UpdateRule):
 class StepRule(UpdateRule):
     """Any memory that has a step: gives `step`, and is scanned by it."""
 
-    scanned_by = "recurrent"
-
     def scan(
         self, q: Tensor, k: Tensor, v: Tensor, gates: Any, state: Tensor | None, course: Course
     ) -> tuple[Tensor, Tensor]:
         return self.reference(q, k, v, gates, state, course)
+
+    def computed_by(self, gates: Any, job: Job) -> Choice:
+        return Choice("recurrent", "the rule is not linear in its state")
 
     def flops(self, q: Tensor, k: Tensor, v: Tensor, gates: Any, state: Tensor | None, course: Course) -> Flops:
         tokens, writes = q.shape[2], k.shape[2] // q.shape[2]  # every token costs what the first does

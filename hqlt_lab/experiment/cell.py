@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from hqlt_lab.experiment.settings import MeasureConfig, TrainConfig, TrainerConfig
+from hqlt_lab.model.config import OpsConfig
 from hqlt_lab.registry import settings_from
 
 # what says where and how to compute or to keep, but cannot change the result
@@ -21,6 +22,7 @@ class Cell:
     model: Mapping[str, Any]  # the fields of ModelConfig, without the vocabulary, which is the task's
     train: TrainConfig = field(default_factory=TrainConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
+    ops: OpsConfig = field(default_factory=OpsConfig)
     measure: MeasureConfig = field(default_factory=MeasureConfig)
     seed: int = 0
     arm: str = ""
@@ -37,7 +39,7 @@ class Cell:
 
 def cell_from(stored: Mapping[str, Any]) -> Cell:
     """The cell that `as_dict` wrote down."""
-    made = {"train": TrainConfig, "trainer": TrainerConfig, "measure": MeasureConfig}
+    made = {"train": TrainConfig, "trainer": TrainerConfig, "ops": OpsConfig, "measure": MeasureConfig}
     sections: dict[str, Any] = {name: settings_from(maker, stored[name]) for name, maker in made.items()}
     return Cell(**(dict(stored) | sections))
 

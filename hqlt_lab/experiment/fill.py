@@ -11,17 +11,17 @@ from typing import Any
 
 from hqlt_lab.errors import ConfigError, HqltError
 from hqlt_lab.experiment.settings import TrainConfig, TrainerConfig
-from hqlt_lab.model.config import PARTS, ModelConfig, model_config
+from hqlt_lab.model.config import PARTS, ModelConfig, OpsConfig, model_config
 from hqlt_lab.registry import find, options, settings_from, split
 
 Part = dict[str, Any]
 
 
 def filled(told: Mapping[str, Any]) -> dict[str, Any]:
-    """Task, model, train and trainer, complete and checked; every mistake in one message."""
+    """Task, model, train, trainer and ops, complete and checked; every mistake in one message."""
     wrong: list[str] = []
     made: dict[str, Any] = {}
-    for section, fill in (("task", fill_task), ("model", fill_model), ("train", fill_train), ("trainer", fill_trainer)):
+    for section, fill in FILLS.items():
         try:
             made[section] = fill(told.get(section, {}))
         except HqltError as error:
@@ -65,6 +65,19 @@ def fill_train(told: Any) -> TrainConfig:
 
 def fill_trainer(told: Any) -> TrainerConfig:
     return settings_from(TrainerConfig, mapping(told))
+
+
+def fill_ops(told: Any) -> OpsConfig:
+    return settings_from(OpsConfig, mapping(told))
+
+
+FILLS: dict[str, Callable[[Any], Any]] = {
+    "task": fill_task,
+    "model": fill_model,
+    "train": fill_train,
+    "trainer": fill_trainer,
+    "ops": fill_ops,
+}
 
 
 def mapping(told: Any) -> dict[str, Any]:

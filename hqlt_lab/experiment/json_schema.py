@@ -13,7 +13,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from hqlt_lab.experiment.composition import ALLOWED
 from hqlt_lab.experiment.settings import ON, MatchConfig, MeasureConfig, PruneConfig, TrainConfig, TrainerConfig
 from hqlt_lab.experiment.tune import Range
-from hqlt_lab.model.config import PARTS, ModelConfig
+from hqlt_lab.model.config import PARTS, ModelConfig, OpsConfig
 from hqlt_lab.registry import available, describe, options, sentences
 
 PLAIN = {int: "integer", float: "number", bool: "boolean", str: "string", NoneType: "null", dict: "object"}
@@ -35,6 +35,7 @@ def json_schema() -> Schema:
         "model": model(),
         "train": section(TrainConfig),
         "trainer": section(TrainerConfig),
+        "ops": section(OpsConfig),
         "measure": section(MeasureConfig),
         "prune": section(PruneConfig),
         "launcher": part("launcher"),

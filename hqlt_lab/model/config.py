@@ -93,6 +93,16 @@ class ModelConfig:
         return given[layer % len(given)] if isinstance(given, list) else given
 
 
+@dataclass(frozen=True, kw_only=True)
+class OpsConfig:
+    """What computes the two memories: how fast, not what.  See `hqlt_lab.ops.backends`."""
+
+    scan: Literal["auto", "fla", "torch", "recurrent"] = "auto"
+    """What writes and reads the fast weights; auto: the fastest that can."""
+    attention: Literal["auto", "flash_attn", "flex", "sdpa", "blocks"] = "auto"
+    """What computes softmax attention; auto: the fastest that can."""
+
+
 def inner_width(width: int, mlp: str, mlp_width: int | None) -> int:
     """Of the MLP, also where the settings leave it open."""
     if mlp_width is not None:

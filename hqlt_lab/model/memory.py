@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hqlt_lab.errors import ConfigError
-from hqlt_lab.model.config import PARTS, ModelConfig
+from hqlt_lab.model.config import PARTS, ModelConfig, OpsConfig
 from hqlt_lab.model.convolution import ShortConvolution
 from hqlt_lab.model.layout import Places, places_of
 from hqlt_lab.model.recall import recall
@@ -40,7 +40,7 @@ class HybridMemory(nn.Module):
         def part(kind: str) -> Any:
             return build(kind, specs[kind], width=width, heads=heads)
 
-        self.heads = heads
+        self.heads, self.ops = heads, OpsConfig()
         self.schedule: Schedule = part("timing")
         self.mixer = part("mixer")
         self.update_rule = part("update_rule") if "fw" in self.mixer.reads else None
@@ -87,6 +87,12 @@ class HybridMemory(nn.Module):
             mixed = mixed * F.silu(self.to_gate(x))
         return self.to_out(mixed), MemoryState(places.end, self.ring(seen, places), fast_weights, conv)
 
+    def use(self, ops: OpsConfig) -> None:
+        """Have the memories computed by these backends."""
+        self.ops = ops
+        if self.update_rule is not None:
+            self.update_rule.backend = ops.scan
+
     def project(
         self, x: Tensor, places: Places, past: tuple[Tensor, ...] | None
     ) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, ...] | None]:
@@ -109,7 +115,7 @@ class HybridMemory(nn.Module):
         t = torch.arange(q.shape[2], device=q.device)[None] if place is None else place
         earlier = torch.arange(q.shape[2] - k.shape[2], 0, device=q.device)
         s = torch.cat([t[:, :1] + earlier, t], 1)  # the ring's places, then those of this call
-        return attend(self.positions.turn(q, t), self.positions.turn(k, s), v, self.schedule, place)
+        return attend(self.positions.turn(q, t), self.positions.turn(k, s), v, self.schedule, place, self.ops.attention)
 
     def ring(self, seen: Tokens, places: Places) -> Tokens | None:
         """The tokens to hand on."""

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from hqlt_lab.components.positions._base import Positions
 from hqlt_lab.errors import ConfigError
 from hqlt_lab.model.block import Block, norm
-from hqlt_lab.model.config import ModelConfig, model_config
+from hqlt_lab.model.config import ModelConfig, OpsConfig, model_config
 from hqlt_lab.model.initialise import initialise
 from hqlt_lab.model.layout import Layout, check_layout, closed_up, places_of, spread_out
 from hqlt_lab.model.memory import HybridMemory
@@ -40,6 +40,12 @@ class SequenceModel(nn.Module):
     def memories(self) -> list[HybridMemory]:
         """The memory of each block."""
         return [block.get_submodule("memory") for block in self.blocks]  # type: ignore[misc]
+
+    def use(self, ops: OpsConfig) -> "SequenceModel":
+        """Have the memories computed by these backends; the model itself, for chaining."""
+        for memory in self.memories:
+            memory.use(ops)
+        return self
 
     def forward(self, x: Tensor, state: State | None = None, layout: Layout | None = None) -> tuple[Tensor, State]:
         """Tokens [B, T] -> logits [B, T, vocabulary]; or vectors [B, T, width] -> the same."""

@@ -2,9 +2,9 @@
 
     kv_t = sum_s softmax_s(q_t . k_s / sqrt(K)) v_s        over the s that the schedule shows to t
 
-`attend_dense` is the truth, one mask over everything.  `attend` picks the cheapest form that does the same: a block
-folds into the batch; a window is cut into bands of queries, each against the keys its window can reach, all at once or
-on a CPU a few at a time (`windowed`).
+`attend_dense` is the truth, one mask over everything.  `attend` has it done by a backend (`ops.backends`).  The lab's
+own, `blocks`, picks the cheapest form that does the same: a block folds into the batch; a window is cut into bands of
+queries, each against the keys its window can reach, all at once or on a CPU a few at a time (`windowed`).
 
 Keys may begin before the queries: `k` holds the tokens in the cache, then those of `q`.  `place` [B, T] says how many
 tokens of its document each query has before it: a key i - j back from query i is at place_i - (i - j), and where that
@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from hqlt_lab.ops.backends import ATTENTIONS, Job, advise, choose
 from hqlt_lab.ops.schedule import Schedule
 from hqlt_lab.ops.steps import forward_mode
 from hqlt_lab.ops.windowed import windowed
@@ -25,8 +26,38 @@ Form = Literal["causal", "dense", "blocks", "bands"]
 BAND = 32  # queries in a band, at least: narrower matrices waste a processor
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, schedule: Schedule, place: Tensor | None = None) -> Tensor:
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, schedule: Schedule, place: Tensor | None = None, backend: str = "auto"
+) -> Tensor:
     """q [B, H, T, K]; k, v [B, H, P + T, K|V]; place [B or 1, T] (None: every key is of one text) -> [B, H, T, V]."""
+    job = job_of(schedule, q, k, v, place)
+    match advise("softmax", choose(ATTENTIONS, backend, job)).name:
+        case "sdpa":
+            return attend_by_sdpa(q, k, v, schedule, place)
+        case _:
+            return attend_in_blocks(q, k, v, schedule, place)
+
+
+def job_of(schedule: Schedule, q: Tensor, k: Tensor, v: Tensor, place: Tensor | None) -> Job:
+    """What a backend has to know of it."""
+    obstacle = "derivatives are taken forwards" if forward_mode() else ""
+    masked = form(schedule, q.shape[2], k.shape[2], place is not None) not in ("causal", "blocks")
+    return Job(q.device.type, v.dtype, k.shape[3], v.shape[3], place is not None, masked, obstacle)
+
+
+def attend_by_sdpa(q: Tensor, k: Tensor, v: Tensor, schedule: Schedule, place: Tensor | None = None) -> Tensor:
+    """By torch's own attention, whatever the mask costs."""
+    match form(schedule, q.shape[2], k.shape[2], place is not None):
+        case "causal":
+            return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        case "blocks":
+            return _attend_blocks(q, k, v, schedule)
+        case _:
+            return attend_dense(q, k, v, schedule, place)
+
+
+def attend_in_blocks(q: Tensor, k: Tensor, v: Tensor, schedule: Schedule, place: Tensor | None = None) -> Tensor:
+    """By the lab's own forms."""
     match form(schedule, q.shape[2], k.shape[2], place is not None):
         case "causal":
             return F.scaled_dot_product_attention(q, k, v, is_causal=True)

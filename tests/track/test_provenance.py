@@ -105,20 +105,17 @@ def test_a_changed_file_changes_the_hash(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arm", "changes", "forms"),
+    ("arm", "changes", "backends"),
     [
-        (0, {}, {"scan": "chunked", "attention": "dense"}),
-        (0, {"timing": {"name": "synchronous", "window": None}}, {"scan": "chunked", "attention": "causal"}),
-        (0, {"timing": {"name": "synchronous", "window": 4}}, {"scan": "chunked", "attention": "dense"}),
-        (0, {"timing": {"name": "delayed_chunk", "window": 4}}, {"scan": "chunked", "attention": "blocks"}),
-        (2, {}, {"scan": "recurrent", "attention": "dense"}),
-        (4, {}, {"scan": "none", "attention": "dense"}),
-        (0, {"mixer": {"name": "fw_only"}}, {"scan": "chunked", "attention": "none"}),
-        (0, {"mixer": [{"name": "fw_only"}, {"name": "kv_only"}]}, {"scan": "chunked+none", "attention": "dense+none"}),
+        (0, {}, {"scan": "torch", "attention": "blocks"}),
+        (2, {}, {"scan": "recurrent", "attention": "blocks"}),
+        (4, {}, {"scan": "none", "attention": "blocks"}),
+        (0, {"mixer": {"name": "fw_only"}}, {"scan": "torch", "attention": "none"}),
+        (0, {"mixer": [{"name": "fw_only"}, {"name": "kv_only"}]}, {"scan": "none+torch", "attention": "blocks+none"}),
     ],
 )
-def test_the_forms_are_those_that_the_layers_take(experiment, arm, changes, forms):
-    assert ops_of(cell(experiment, arm, **changes)) == forms
+def test_the_backends_are_those_that_the_layers_take(experiment, arm, changes, backends):
+    assert ops_of(cell(experiment, arm, **changes)) == backends
 
 
 def test_the_room_loads_neither_mlflow_nor_torch():
