@@ -16,7 +16,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from hqlt_lab.ops.backends import SCANS, Choice, Job, choose
+from hqlt_lab.ops.backends import SCANS
+from hqlt_lab.ops.choosing import Choice, Job, choose
 from hqlt_lab.ops.chunked import CHUNK
 from hqlt_lab.ops.flops import Flops, counted, of_products, scan_backward_flops, scan_flops
 from hqlt_lab.ops.linear import obstacle, scan

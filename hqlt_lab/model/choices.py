@@ -6,8 +6,9 @@ import torch
 
 from hqlt_lab.model.memory import HybridMemory
 from hqlt_lab.model.sequence_model import SequenceModel
-from hqlt_lab.ops.attention import form
-from hqlt_lab.ops.backends import ATTENTIONS, Choice, Job, choose
+from hqlt_lab.ops.attention import form, is_masked
+from hqlt_lab.ops.backends import ATTENTIONS
+from hqlt_lab.ops.choosing import Choice, Job, choose
 
 NONE = Choice("none", "the mixer does not read it")
 
@@ -35,7 +36,8 @@ def choices_of(memory: HybridMemory, tokens: int, device: str, dtype: torch.dtyp
             gates = memory.update_rule.gates(weight.new_zeros(1, 1, memory.to_q.in_features))
         scan = memory.update_rule.computed_by(gates, job._replace(value=memory.update_rule.value_channels(size)))
     if memory.positions is not None:
+        masked = is_masked(memory.schedule, tokens, tokens, documents)
+        chosen = choose(ATTENTIONS, memory.ops.attention, job._replace(masked=masked))
         how = form(memory.schedule, tokens, tokens, documents)
-        chosen = choose(ATTENTIONS, memory.ops.attention, job._replace(masked=how not in ("causal", "blocks")))
         attention = chosen._replace(why=f"{chosen.why}; {how}") if chosen.name in ("blocks", "sdpa") else chosen
     return Choices(scan, attention)

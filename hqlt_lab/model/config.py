@@ -99,7 +99,7 @@ class OpsConfig:
 
     scan: Literal["auto", "fla", "torch", "recurrent"] = "auto"
     """What writes and reads the fast weights; auto: the fastest that can."""
-    attention: Literal["auto", "flash_attn", "flex", "sdpa", "blocks"] = "auto"
+    attention: Literal["auto", "flash_attn", "sdpa", "flex", "blocks", "dense"] = "auto"
     """What computes softmax attention; auto: the fastest that can."""
 
 

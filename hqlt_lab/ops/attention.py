@@ -17,7 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hqlt_lab.ops.backends import ATTENTIONS, Job, advise, choose
+from hqlt_lab.ops.backends import ATTENTIONS
+from hqlt_lab.ops.choosing import Job, advise, choose
 from hqlt_lab.ops.schedule import Schedule
 from hqlt_lab.ops.steps import forward_mode
 from hqlt_lab.ops.windowed import windowed
@@ -32,17 +33,34 @@ def attend(
     """q [B, H, T, K]; k, v [B, H, P + T, K|V]; place [B or 1, T] (None: every key is of one text) -> [B, H, T, V]."""
     job = job_of(schedule, q, k, v, place)
     match advise("softmax", choose(ATTENTIONS, backend, job)).name:
+        case "flash_attn":
+            from hqlt_lab.ops.flash import attend_by_flash
+
+            return attend_by_flash(q, k, v, schedule, place)
+        case "flex":
+            from hqlt_lab.ops.flex import attend_by_flex
+
+            return attend_by_flex(q, k, v, schedule, place)
         case "sdpa":
             return attend_by_sdpa(q, k, v, schedule, place)
+        case "dense":
+            return attend_dense(q, k, v, schedule, place)
         case _:
             return attend_in_blocks(q, k, v, schedule, place)
 
 
 def job_of(schedule: Schedule, q: Tensor, k: Tensor, v: Tensor, place: Tensor | None) -> Job:
     """What a backend has to know of it."""
+    documents, past = place is not None, k.shape[2] > q.shape[2]
+    masked = is_masked(schedule, q.shape[2], k.shape[2], documents)
+    learning = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v))
     obstacle = "derivatives are taken forwards" if forward_mode() else ""
-    masked = form(schedule, q.shape[2], k.shape[2], place is not None) not in ("causal", "blocks")
-    return Job(q.device.type, v.dtype, k.shape[3], v.shape[3], place is not None, masked, obstacle)
+    return Job(q.device.type, v.dtype, k.shape[3], v.shape[3], documents, masked, past, learning, obstacle)
+
+
+def is_masked(schedule: Schedule, queries: int, keys: int, documents: bool) -> bool:
+    """Whether there is more to hide than what is to come."""
+    return form(schedule, queries, keys, documents) not in ("causal", "blocks")
 
 
 def attend_by_sdpa(q: Tensor, k: Tensor, v: Tensor, schedule: Schedule, place: Tensor | None = None) -> Tensor:

@@ -2,7 +2,8 @@
 
 from torch import Tensor
 
-from hqlt_lab.ops.backends import SCANS, Job, advise, choose
+from hqlt_lab.ops.backends import SCANS
+from hqlt_lab.ops.choosing import Job, advise, choose
 from hqlt_lab.ops.chunked import chunked
 from hqlt_lab.ops.recurrent import recurrent
 from hqlt_lab.ops.steps import PLAIN, Course, Gates, forward_mode
@@ -20,10 +21,15 @@ def scan(
 ) -> tuple[Tensor, Tensor]:
     """What `recurrent` does with `linear_step`; the arguments are the same."""
     job = Job(q.device.type, v.dtype, k.shape[3], v.shape[3], course.starts is not None, obstacle=obstacle(gates))
-    choice = advise("fast weights", choose(SCANS, backend, job))
-    if choice.name == "recurrent":
-        return recurrent(q, k, v, gates, state, course)
-    return chunked(q, k, v, gates, state, course)
+    match advise("fast weights", choose(SCANS, backend, job)).name:
+        case "fla":
+            from hqlt_lab.ops.fla_scan import fla_scan
+
+            return fla_scan(q, k, v, gates, state, course)
+        case "recurrent":
+            return recurrent(q, k, v, gates, state, course)
+        case _:
+            return chunked(q, k, v, gates, state, course)
 
 
 def obstacle(gates: Gates) -> str:
