@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from hqlt_lab.cli.backends import check_backends
 from hqlt_lab.cli.settings import chosen_options
 from hqlt_lab.errors import RegistryError
 from hqlt_lab.registry import KINDS, available, build, describe, options, sentences, spelled
@@ -83,13 +84,15 @@ def new(
 
 
 def check(
-    kind: KindArgument = None,
+    kind: Annotated[str | None, typer.Argument(help=f"{', '.join(KINDS)}; or backends. Without it: all kinds.")] = None,
     name: Annotated[str | None, typer.Argument(help="A registered name. Without it: all of the kind.")] = None,
     option: Annotated[list[str] | None, typer.Option(help="An option of the part: max_beta=2. Repeatable.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Without crossing and compiling.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Put parts through the conformance kit."""
+    """Put parts through the conformance kit; or, `check backends`, what computes them beside the truth."""
+    if kind == "backends":
+        return check_backends(name, as_json)
     from hqlt_lab.check.kit import OF_ITS_KIND, check_part, checks
 
     kinds = [kind] if kind else list(OF_ITS_KIND)

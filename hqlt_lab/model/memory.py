@@ -29,6 +29,13 @@ class ToResidual(nn.Linear):
     """A linear map whose output is added to the residual stream; it may start smaller than others."""
 
 
+class HeadNorm(nn.RMSNorm):
+    """RMSNorm whose weight takes the precision of its input, as that of a linear map does: torch fuses no other."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, self.normalized_shape, self.weight.to(x.dtype), self.eps)
+
+
 class HybridMemory(nn.Module):
     """forward(x [B, T, width], state, places) -> y [B, T, width], state: one call or many give the same."""
 
@@ -61,7 +68,7 @@ class HybridMemory(nn.Module):
             sizes = (width, width * self.writes, width * self.writes)
             self.convolutions = nn.ModuleList(ShortConvolution(size, config.short_conv) for size in sizes)
         self.value_activation = F.silu if config.value_activation == "silu" else nn.Identity()
-        self.norm = nn.RMSNorm(width // heads, eps=config.norm_eps) if config.head_norm else nn.Identity()
+        self.norm = HeadNorm(width // heads, eps=config.norm_eps) if config.head_norm else nn.Identity()
         self.to_gate = nn.Linear(width, width, bias=config.bias) if config.output_gate else None
         self.to_out = ToResidual(width, width, bias=config.bias)
 

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
-from torch.utils.weak import WeakTensorKeyDictionary
 
 from hqlt_lab.ops.schedule import Schedule
 
@@ -39,13 +38,15 @@ def mask(schedule: Schedule, queries: int, keys: int, place: Tensor | None, devi
     """Made once for a schedule and a shape, and with documents once for all layers that read them."""
     if place is None:
         return plain_mask(schedule, queries, keys, device)
-    known = _of_places.setdefault(place, {})
-    if (schedule, keys) not in known:
-        known[schedule, keys] = made(schedule, queries, keys, place, device)
-    return known[schedule, keys]
+    if _latest.get("place") is not place:  # a mask holds its places, so only those of the latest batch are kept
+        _latest.clear()
+        _latest["place"] = place
+    if (schedule, keys) not in _latest:
+        _latest[schedule, keys] = made(schedule, queries, keys, place, device)
+    return _latest[schedule, keys]
 
 
-_of_places = WeakTensorKeyDictionary()  # the masks go with the tensor they were made of
+_latest: dict[Any, Any] = {}
 
 
 @cache

@@ -75,8 +75,10 @@ class Sequences(NamedTuple):
     def states(self, state: Tensor) -> Tensor:
         """What each sequence begins with [N, ..]: nothing, or its row's state [B, ..]."""
         began = state * self.goes_on.view(-1, *[1] * (state.ndim - 1))
-        return torch.zeros_like(state[:1]).repeat(len(self.borders) - 1, *[1] * (state.ndim - 1)).index_copy(
-            0, self.first, began
+        return (
+            torch.zeros_like(state[:1])
+            .repeat(len(self.borders) - 1, *[1] * (state.ndim - 1))
+            .index_copy(0, self.first, began)
         )
 
 

@@ -40,13 +40,12 @@ def each(change: Callable[[Tensor], Tensor], gates: Any) -> Any:
 
 
 def joined(first: Any, second: Any) -> Any:
-    """One after the other in time; two that are one in both stay one."""
-    made: dict[tuple[int, int], Tensor] = {}
+    """One after the other in time; two that are one in the second are one, though a state may have been copied."""
+    made: dict[int, Tensor] = {}
     for a, b in zip(first, second, strict=True):
-        if a is not None and (id(a), id(b)) not in made:
-            made[id(a), id(b)] = torch.cat([a, b], 2)
-    pairs = zip(first, second, strict=True)
-    return type(first)(*(None if a is None else made[id(a), id(b)] for a, b in pairs))
+        if a is not None and id(b) not in made:
+            made[id(b)] = torch.cat([a, b], 2)
+    return type(second)(*(None if a is None else made[id(b)] for a, b in zip(first, second, strict=True)))
 
 
 def linear_step(state: Tensor, k: Tensor, v: Tensor, gates: Gates) -> Tensor:

@@ -18,7 +18,6 @@ PRECISION: dict[str, Any] = {"32": "32-true", "64": "64-true"}
 KNOWN = (
     r"`isinstance\(treespec, LeafSpec\)` is deprecated",  # Lightning 2.6 with torch 2.13, several processes
     r"`torch.jit.script_method` is deprecated",  # torch 2.13, when it first compiles
-    r"Mismatch dtype between input and weight.*Cannot dispatch to fused",  # norms keep 32 bits in mixed precision
 )
 
 

@@ -91,7 +91,6 @@ def test_any_schedule_reads_each_document_as_if_alone(schedule):
         reads_like_each_alone(model, f"{seed}: ", noise(4, 23, 8), layout, splits)
 
 
-@pytest.mark.filterwarnings("ignore:Mismatch dtype between input and weight")  # a norm that is not fused
 @pytest.mark.parametrize("timing", TIMINGS, ids=str)
 @torch.no_grad()
 def test_under_autocast_a_packed_text_is_computed_as_precisely_as_any(timing):

@@ -197,7 +197,6 @@ def test_a_compiled_model_is_probed_as_it_is_written_and_stays_compiled(in_place
     torch.compiler.reset()
 
 
-@pytest.mark.filterwarnings("ignore:Mismatch dtype between input and weight")  # as in training: norms keep 32 bits
 def test_under_autocast_it_is_measured_in_full_precision():
     model, text = model_of(update_rule="gated_delta").float(), noise(4, 40, WIDTH).float()
     want = probe(model, text)
