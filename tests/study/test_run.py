@@ -111,7 +111,7 @@ def test_the_traceback_is_in_the_log_of_the_cell(lab, faulty):
 
 
 def test_a_cell_that_hangs_is_ended_and_goes_on_from_its_checkpoint(lab, faulty, tmp_path):
-    arms = f"arms: {{slow: {{model.mixer: {{name: faulty, how: hang, step: 4, mark: {tmp_path}/hung}}}}}}\nseeds: 1"
+    arms = f"arms: {{slow: {{model.mixer: {{name: faulty, how: hang, step: 6, mark: {tmp_path}/hung}}}}}}\nseeds: 1"
     experiment = lab.experiment(arms, overrides=("launcher.time_limit=6",))
     watcher = lab.run(experiment)
     assert [record.why for record in watcher.ends] == ["The time limit of 6 s passed.", ""]
@@ -122,7 +122,7 @@ def test_a_cell_that_hangs_is_ended_and_goes_on_from_its_checkpoint(lab, faulty,
 
 
 def test_a_worker_that_dies_in_mid_run_loses_nothing(lab, faulty, tmp_path):
-    arm = "arms: {{a: {{model.mixer: {{name: faulty, how: {how}, step: 3, mark: {mark}}}}}}}\nseeds: 1"
+    arm = "arms: {{a: {{model.mixer: {{name: faulty, how: {how}, step: 5, mark: {mark}}}}}}}\nseeds: 1"
     disturbed = lab.experiment(arm.format(how="die", mark=tmp_path / "died"), "disturbed")
     lab.run(disturbed)
     calm = lab.experiment(arm.format(how="nothing", mark=tmp_path / "died"), "calm")
