@@ -3,16 +3,20 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from hqlt_lab.errors import ConfigError, StoreError
 from hqlt_lab.registry import include, temporarily
+from hqlt_lab.report.frame import frame
 from hqlt_lab.study.run import open_agenda
 from hqlt_lab.study.store import Store
 from hqlt_lab.track.provenance import of_source, parts_of
 
 from .conftest import FAULTY
+
+RESTLESS = Path(__file__).parents[1] / "train/restless.py"
 
 ARMS = """
 arms: {sum: {}, vector: {model.mixer: vector}}
@@ -56,6 +60,22 @@ def test_the_result_does_not_depend_on_the_number_of_workers(lab, tmp_path):
     lab_alone = alone.experiment(ARMS, overrides=("launcher.workers=1",))
     alone.run(lab_alone)
     assert [r.metrics for r in alone.records(lab_alone)] == [r.metrics for r in lab.records(experiment)]
+
+
+def test_the_ledger_knows_which_cells_repeat_and_which_were_not_asked(lab):
+    with temporarily():
+        include(RESTLESS)
+        experiment = lab.experiment("arms: {sum: {}, bad: {model.mixer: restless}}\nseeds: 1")
+        lab.run(experiment)
+        unasked = lab.experiment("arms: {sum: {}}\nseeds: 1", "unasked", ("trainer.canary=false",))
+        lab.run(unasked)
+        records = [*lab.records(experiment), *lab.records(unasked)]
+    assert [(record.arm, record.state, record.repeatable) for record in records] == [
+        ("sum", "done", True),
+        ("bad", "done", False),
+        ("sum", "done", None),
+    ]
+    assert frame(records).repeatable.tolist() == [True, False, None]
 
 
 def test_only_and_limit_choose_cells(lab):
