@@ -23,6 +23,7 @@ from torch import Tensor
 
 from hqlt_lab.components.update_rules._base import LinearRule
 from hqlt_lab.ops.flops import Flops
+from hqlt_lab.ops.running_sum import running_sum
 from hqlt_lab.ops.steps import Course, Gates
 from hqlt_lab.registry import register
 
@@ -69,5 +70,5 @@ class LinearAttention(LinearRule):
         if self.normaliser == "time":
             return read[..., :-1] / (read[..., -1:] + EPS)
         if self.normaliser == "heads":
-            return read / ((q * k.cumsum(1)).sum(-1, keepdim=True) + EPS)
+            return read / ((q * running_sum(k, 1)).sum(-1, keepdim=True) + EPS)
         return read

@@ -90,6 +90,8 @@ class TrainerConfig:
     """auto: bf16-mixed on a GPU, 32 on a CPU."""
     deterministic: bool = False
     """Refuse operations whose result may differ from run to run."""
+    canary: bool = True
+    """Compute the first step twice before training, and say whether it came out the same, bit by bit."""
 
     def __post_init__(self) -> None:
         if wrong := too_small(self, {"devices": 1, "nodes": 1}):

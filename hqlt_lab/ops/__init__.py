@@ -5,6 +5,7 @@
     recurrent    the truth: one step at a time, in any dtype
     chunked      the speed: the same function, chunk-parallel
     pieces, fading, chunk, chunk_backward, text, scan      what it is made of, from the cuts to the operator
+    running_sum  sums that can be asked to come out the same every time
     attention    softmax under a schedule, at the cost of its window
     windowed     the same for a window on a CPU, in the cache
     swiglu       a gated MLP on a CPU, in the cache

@@ -22,6 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hqlt_lab.ops.pieces import Cuts
+from hqlt_lab.ops.running_sum import running_sum
 
 LEAST = -1e4  # a keep of exactly 0 would be -inf, and the difference of two of them no number
 
@@ -72,7 +73,7 @@ def vectors(log_keep: Tensor | None, starts: Tensor | None, cuts: Cuts, dtype: t
 
 
 def with_keeps(log_keep: Tensor, cuts: Cuts, dtype: torch.dtype) -> Vectors:
-    total = F.pad(log_keep.double().clamp(min=LEAST).cumsum(1), (1, 0))  # [R, 1 + T * writes]
+    total = F.pad(running_sum(log_keep.double().clamp(min=LEAST), 1), (1, 0))  # [R, 1 + T * writes]
     first, last = cuts.first_token() * cuts.writes, (cuts.last_token() + 1) * cuts.writes
     base = total[:, first]  # [R, T]
     by_write = base.repeat_interleave(cuts.writes, 1)
@@ -153,4 +154,4 @@ def to_log_keeps(by_write: Tensor, by_token: Tensor | None, by_end: Tensor | Non
         by_write.index_add_(1, seen[some] - 1, by_token[:, some])
     if by_end is not None:
         by_write[:, -1] += by_end
-    return by_write.flip(1).cumsum(1).flip(1)
+    return running_sum(by_write.flip(1), 1).flip(1)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 BEFORE = ("key", "arm", "seed")
 SIZES = ("parameters", "state_bytes", "flops_per_token")
-AFTER = ("counts", "state", "attempts", "step", "seconds", "tokens_per_second", *SIZES)
+AFTER = ("counts", "state", "attempts", "step", "seconds", "tokens_per_second", *SIZES, "repeatable")
 LAST = ("why", "folder", "run")
 
 

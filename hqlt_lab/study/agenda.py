@@ -216,4 +216,5 @@ class Agenda:
 
 OUTCOME = (
     "step", "metrics", "seconds", "tokens_per_second", "parameters", "state_bytes", "flops_per_token", "errors",
+    "repeatable",
 )  # fmt: skip

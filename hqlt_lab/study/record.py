@@ -31,6 +31,7 @@ class Record:
     state_bytes: int = 0  # that one row carries on after the longest training row
     flops_per_token: float = 0.0  # of training
     errors: Mapping[str, float] = field(default_factory=dict)  # standard error over test examples, by test metric
+    repeatable: bool | None = None  # whether the first step came out the same twice; None: nobody looked
     code: Mapping[str, str] = field(default_factory=dict)  # source hashes: "lab", and each part as "kind name"
     changed: tuple[str, ...] = ()  # which of these sources are others today
     folder: Path = Path()  # its checkpoint, curves and log

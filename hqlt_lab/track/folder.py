@@ -4,11 +4,12 @@ from pathlib import Path
 
 from hqlt_lab.track import spool
 from hqlt_lab.track.spool import Point
-from hqlt_lab.train import claim, evaluations, outcome, probe_file
+from hqlt_lab.train import canary_file, claim, evaluations, outcome, probe_file
+from hqlt_lab.train.canary_file import read_canary
 from hqlt_lab.train.evaluations import evaluations_in
 from hqlt_lab.train.outcome import read_outcome
 
-KEPT = (claim.FILE, outcome.FILE, probe_file.FILE, evaluations.FILE, "log.txt", "process.log")
+KEPT = (claim.FILE, outcome.FILE, canary_file.FILE, probe_file.FILE, evaluations.FILE, "log.txt", "process.log")
 
 
 def began(folder: Path) -> int | None:
@@ -31,6 +32,12 @@ def results_text(folder: Path) -> str:
     """Outcome and evaluations as they are written, or nothing."""
     files = [folder / outcome.FILE, folder / evaluations.FILE]
     return "".join(file.read_text() for file in files if file.exists())
+
+
+def facts(folder: Path) -> dict[str, str]:
+    """What was found when the run began: {"repeatable": "true"}; nothing as long as nobody looked."""
+    found = read_canary(folder)
+    return {} if found is None else {"repeatable": str(found.repeatable).lower()}
 
 
 def outcome_points(folder: Path) -> list[Point]:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 
 from hqlt_lab.track.card import CellCard, State, StudyCard
+from hqlt_lab.track.folder import facts
 
 LONGEST_NAME, LONGEST_VALUE = 250, 5000  # what every kind of MLflow store accepts
 STATUS: dict[State, str] = {
@@ -62,7 +63,7 @@ def cell_tags(card: CellCard, study: StudyCard, parent: str) -> dict[str, str]:
         "mlflow.source.type": "LOCAL",
     }
     tags |= {f"hqlt.axis.{name}": value for name, value in card.axes.items()}
-    tags |= {f"hqlt.{name}": value for name, value in {**card.ops, **card.tags}.items()}
+    tags |= {f"hqlt.{name}": value for name, value in {**card.ops, **facts(card.folder), **card.tags}.items()}
     if "lab" in card.code:
         tags["hqlt.code"] = card.code["lab"]
     return cleaned(tags)

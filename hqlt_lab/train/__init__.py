@@ -7,6 +7,8 @@ batches       which rows of a step are whose
 learner       loss, gradient norm, clipping
 optimiser     AdamW and its groups
 schedule      the learning rate
+canary        whether the first step, computed twice, is the same
+canary_file   what it found, in the folder
 watch         what happens after a step: log, validate, probe, save, stop
 score         accuracy by counting
 guard         loss or gradient are no longer numbers

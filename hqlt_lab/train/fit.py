@@ -19,6 +19,7 @@ from hqlt_lab.registry import build
 from hqlt_lab.tasks._base import Task
 from hqlt_lab.train.apart import fit_apart
 from hqlt_lab.train.batches import check_shares
+from hqlt_lab.train.canary_file import read_canary
 from hqlt_lab.train.checkpoints import BEST, read, start_from, tidy
 from hqlt_lab.train.claim import claim, held
 from hqlt_lab.train.guard import Diverged, keep_batch
@@ -118,5 +119,6 @@ def outcome_of(
         state_bytes=size.total.state,
         flops_per_token=size.total.training / size.length,
         errors=errors or {},
+        repeatable=canary.repeatable if (canary := read_canary(watch.folder)) else None,
         message=" ".join(progress.notes),
     )

@@ -41,15 +41,19 @@ class Learner(LightningModule):
         return Pieces(self.task, self.cell, self.global_step, rank(), world())
 
     def training_step(self, piece: Piece) -> Tensor:
-        reseed(piece.tokens.device, self.cell.seed, piece.step, piece.number, rank())
         if piece.number == 0:
             self.due = summed(piece.due)
             self.loss = torch.zeros((), device=piece.tokens.device)
-        logits, _ = self.model(piece.tokens)
-        loss = total_loss(logits, piece.labels) / self.due
+        loss = self.total(piece) / self.due
         self.loss = self.loss + loss.detach()
         # Lightning divides by the pieces, and averages over the processes
         return loss * (self.cell.train.accumulate * world())
+
+    def total(self, piece: Piece) -> Tensor:
+        """The sum of a piece's cross-entropies, with the random numbers of its place."""
+        reseed(piece.tokens.device, self.cell.seed, piece.step, piece.number, rank())
+        logits, _ = self.model(piece.tokens)
+        return total_loss(logits, piece.labels)
 
     def configure_gradient_clipping(self, optimizer: Optimizer, *_: Any, **__: Any) -> None:
         """Measure, agree, complain, clip: before the weights change."""

@@ -24,6 +24,7 @@ class Outcome:
     state_bytes: int = 0  # that one row carries on after the longest training row
     flops_per_token: float = 0.0  # of training, products only, at the longest training row
     errors: dict[str, float] = field(default_factory=dict)  # standard error over test examples, by test metric
+    repeatable: bool | None = None  # whether the first step came out the same twice; None: nobody looked
     message: str = ""  # why it ended early, and what went wrong on the way
 
     def write(self, folder: Path) -> None:

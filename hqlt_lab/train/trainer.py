@@ -1,6 +1,7 @@
 """Lightning's Trainer, lean and quiet: no logger, no bar, no checkpoints and no validation of its own."""
 
 import logging
+import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.experiment.settings import TrainerConfig
 
 PRECISION: dict[str, Any] = {"32": "32-true", "64": "64-true"}
+REPEATING_PRODUCTS = ":4096:8"  # workspaces of cuBLAS with which it promises the same bits every time
 KNOWN = (
     r"`isinstance\(treespec, LeafSpec\)` is deprecated",  # Lightning 2.6 with torch 2.13, several processes
     r"`torch.jit.script_method` is deprecated",  # torch 2.13, when it first compiles
@@ -23,6 +25,9 @@ KNOWN = (
 
 def trainer_for(cell: Cell, steps: int, folder: Path, watch: Callback) -> Trainer:
     """A trainer that takes so many steps and leaves everything else to `watch`."""
+    # torch looks once, at a process's first product on a GPU.  Lightning sets it for a deterministic cell, which is too
+    # late in a worker that has trained another one before
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", REPEATING_PRODUCTS)
     return Trainer(
         max_steps=steps,
         max_epochs=-1,

@@ -1,4 +1,4 @@
-"""After every step: log, validate, probe, save, stop."""
+"""Before the first step: see whether it repeats.  After every step: log, validate, probe, save, stop."""
 
 from pathlib import Path
 from typing import Any
@@ -8,6 +8,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.tasks._base import Split
 from hqlt_lab.train.batches import Piece
+from hqlt_lab.train.canary import first_step_twice
 from hqlt_lab.train.checkpoints import save_best, save_last
 from hqlt_lab.train.interrupt import Interrupted
 from hqlt_lab.train.learner import Learner
@@ -28,9 +29,19 @@ class Watch(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         learner = as_learner(pl_module)
         learner.interruption.listen()
+        if self.cell.trainer.canary and trainer.global_step == 0:
+            self.listen_to_the_canary(trainer, learner)
         learner.interruption.learning = True
         self.clock.lap(learning=False)
         self.logged, self.since = trainer.global_step, 0.0
+
+    def listen_to_the_canary(self, trainer: Trainer, learner: Learner) -> None:
+        """See whether the first step repeats, before it is taken."""
+        found = first_step_twice(trainer, learner)
+        if trainer.is_global_zero:
+            found.write(self.folder)
+        if self.cell.trainer.deterministic and not found.repeatable:
+            self.progress.notes.append(found.warning)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         as_learner(pl_module).interruption.learning = False

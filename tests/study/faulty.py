@@ -18,7 +18,7 @@ class Faulty(Mixer):
 
     how    raise, die, hang, nan, memory; any other word: nothing
     mark   a file that is made when it happens; if it is there already, it does not happen again
-    step   in which training step
+    step   after so many passes in training; the first two of a run are the canary's, not a step's
     """
 
     def __init__(self, how: str = "nothing", mark: str = "", step: int = 0, seconds: float = 0.0) -> None:

@@ -25,7 +25,7 @@ def test_a_cell_on_two_devices_gives_what_one_device_gives(lab):
 
 
 def test_a_crash_in_one_of_its_processes_is_a_failure_of_the_cell(lab, faulty):
-    arms = "arms: {bad: {model.mixer: {name: faulty, how: raise, step: 2}}}\nseeds: 1"
+    arms = "arms: {bad: {model.mixer: {name: faulty, how: raise, step: 4}}}\nseeds: 1"
     experiment = lab.experiment(arms, "bad", ("trainer.devices=2", "launcher.retries=0"))
     lab.run(experiment)
     (record,) = lab.records(experiment)

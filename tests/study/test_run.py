@@ -3,16 +3,20 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from hqlt_lab.errors import ConfigError, StoreError
 from hqlt_lab.registry import include, temporarily
+from hqlt_lab.report.frame import frame
 from hqlt_lab.study.run import open_agenda
 from hqlt_lab.study.store import Store
 from hqlt_lab.track.provenance import of_source, parts_of
 
 from .conftest import FAULTY
+
+RESTLESS = Path(__file__).parents[1] / "train/restless.py"
 
 ARMS = """
 arms: {sum: {}, vector: {model.mixer: vector}}
@@ -56,6 +60,22 @@ def test_the_result_does_not_depend_on_the_number_of_workers(lab, tmp_path):
     lab_alone = alone.experiment(ARMS, overrides=("launcher.workers=1",))
     alone.run(lab_alone)
     assert [r.metrics for r in alone.records(lab_alone)] == [r.metrics for r in lab.records(experiment)]
+
+
+def test_the_ledger_knows_which_cells_repeat_and_which_were_not_asked(lab):
+    with temporarily():
+        include(RESTLESS)
+        experiment = lab.experiment("arms: {sum: {}, bad: {model.mixer: restless}}\nseeds: 1")
+        lab.run(experiment)
+        unasked = lab.experiment("arms: {sum: {}}\nseeds: 1", "unasked", ("trainer.canary=false",))
+        lab.run(unasked)
+        records = [*lab.records(experiment), *lab.records(unasked)]
+    assert [(record.arm, record.state, record.repeatable) for record in records] == [
+        ("sum", "done", True),
+        ("bad", "done", False),
+        ("sum", "done", None),
+    ]
+    assert frame(records).repeatable.tolist() == [True, False, None]
 
 
 def test_only_and_limit_choose_cells(lab):
@@ -111,7 +131,7 @@ def test_the_traceback_is_in_the_log_of_the_cell(lab, faulty):
 
 
 def test_a_cell_that_hangs_is_ended_and_goes_on_from_its_checkpoint(lab, faulty, tmp_path):
-    arms = f"arms: {{slow: {{model.mixer: {{name: faulty, how: hang, step: 4, mark: {tmp_path}/hung}}}}}}\nseeds: 1"
+    arms = f"arms: {{slow: {{model.mixer: {{name: faulty, how: hang, step: 6, mark: {tmp_path}/hung}}}}}}\nseeds: 1"
     experiment = lab.experiment(arms, overrides=("launcher.time_limit=6",))
     watcher = lab.run(experiment)
     assert [record.why for record in watcher.ends] == ["The time limit of 6 s passed.", ""]
@@ -122,7 +142,7 @@ def test_a_cell_that_hangs_is_ended_and_goes_on_from_its_checkpoint(lab, faulty,
 
 
 def test_a_worker_that_dies_in_mid_run_loses_nothing(lab, faulty, tmp_path):
-    arm = "arms: {{a: {{model.mixer: {{name: faulty, how: {how}, step: 3, mark: {mark}}}}}}}\nseeds: 1"
+    arm = "arms: {{a: {{model.mixer: {{name: faulty, how: {how}, step: 5, mark: {mark}}}}}}}\nseeds: 1"
     disturbed = lab.experiment(arm.format(how="die", mark=tmp_path / "died"), "disturbed")
     lab.run(disturbed)
     calm = lab.experiment(arm.format(how="nothing", mark=tmp_path / "died"), "calm")

@@ -3,6 +3,7 @@
 import json
 import math
 import shutil
+from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -13,6 +14,7 @@ from hqlt_lab.track.courier import catch_up
 from hqlt_lab.track.sent import FILE, read_sent
 from hqlt_lab.track.spool import Spool
 from hqlt_lab.track.words import STATUS, clean
+from hqlt_lab.train.canary_file import Canary
 from hqlt_lab.train.evaluations import write_evaluation
 from hqlt_lab.train.probe_file import ProbeFile
 from tests.track.conftest import card, end, study_named, train, twice
@@ -56,6 +58,22 @@ def test_a_settled_cell_has_its_cost_and_files(look, study, mirrored):
     assert (run.data.metrics["cost/seconds"], run.data.metrics["cost/tokens_per_second"]) == (3.0, 1e4)
     assert (run.data.metrics["cost/state_bytes"], run.data.metrics["cost/flops_per_token"]) == (640.0, 2.5e3)
     assert look.files(run) == {"cell.json", "outcome.json", "log.txt", "provenance.json"}
+
+
+def test_a_run_is_tagged_with_whether_its_first_step_repeats_once_that_is_known(look, study, mirrored):
+    cell = card(study)
+    train(cell, 1, 1)
+    mirrored(cell)
+    [run] = look.runs(study)
+    assert "hqlt.repeatable" not in run.data.tags
+    for found in (Canary(False, ["loss"]), Canary(True)):
+        found.write(cell.folder)
+        mirrored(cell)
+        [run] = look.runs(study)
+        assert run.data.tags["hqlt.repeatable"] == str(found.repeatable).lower()
+    end(cell, 1)
+    mirrored(replace(cell, state="done"))
+    assert "canary.json" in look.files(run)
 
 
 def test_a_cell_that_is_asked_again_has_what_it_scored_once(look, study, mirrored):

@@ -31,6 +31,7 @@ def tiny(
     devices: int = 1,
     precision: Any = "auto",
     measure: dict[str, Any] | None = None,
+    trainer: dict[str, Any] | None = None,
     seed: int = 0,
     **train: Any,
 ) -> Cell:
@@ -39,7 +40,7 @@ def tiny(
         task=TASK | (task or {}),
         model=MODEL | (model or {}),
         train=TrainConfig(**(QUICK | train)),
-        trainer=TrainerConfig(accelerator="cpu", devices=devices, precision=precision),
+        trainer=TrainerConfig(accelerator="cpu", devices=devices, precision=precision, **(trainer or {})),
         measure=MeasureConfig(**(measure or {})),
         seed=seed,
     )

@@ -8,18 +8,21 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
 import torch
 
 from hqlt_lab.experiment.cell import cell_from
+from hqlt_lab.registry import include
 from hqlt_lab.train.apart import fit_apart
 from hqlt_lab.train.fit import fit, fit_here
 from hqlt_lab.train.interrupt import Interrupted
 from hqlt_lab.train.outcome import read_outcome
 from tests.train.conftest import Notebook, same, tiny, weights
 
+RESTLESS = Path(__file__).parent / "restless.py"
 PAIR = {"devices": 2, "accumulate": 3, "steps": 10}
 
 
@@ -38,6 +41,7 @@ def one_of_two(rank, port, told, folder, stop_at):
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2", "NODE_RANK": "0"}
     os.environ["LOCAL_RANK"] = str(rank)
     notes = Notebook(stop_at)
+    include(RESTLESS)
     try:
         fit_here(cell_from(told), folder, notes)
     except Interrupted as error:
@@ -82,6 +86,7 @@ def test_two_processes_learn_what_one_does_and_go_on_where_they_stopped(tmp_path
     assert same(weights(tmp_path / "two"), weights(tmp_path / "halved"))
     assert read_outcome(tmp_path / "halved").metrics == two.metrics
     assert before + after == together
+    assert two.repeatable is True and read_outcome(tmp_path / "halved").repeatable is True
 
 
 def test_a_run_in_its_own_process_hands_on_its_metrics_and_stops_when_asked(tmp_path):

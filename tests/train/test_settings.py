@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from hqlt_lab.experiment.settings import TrainConfig, TrainerConfig
+from hqlt_lab.train.fit import fit
+from tests.train.conftest import tiny
 
 ROOT = Path(__file__).parents[2] / "hqlt_lab"
 READERS = [
@@ -40,3 +43,11 @@ def test_asking_for_a_process_loads_no_lightning():
     script = "import sys, hqlt_lab.train.apart; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     assert not {"torch", "lightning"} & set(loaded)
+
+
+@pytest.mark.parametrize(("before", "after"), [(None, ":4096:8"), (":16:8", ":16:8")], ids=["unset", "set"])
+def test_products_on_a_gpu_can_repeat_in_a_process_whose_first_cell_did_not_ask(folder, monkeypatch, before, after):
+    name = "CUBLAS_WORKSPACE_CONFIG"
+    monkeypatch.setenv(name, before) if before else monkeypatch.delenv(name, raising=False)
+    fit(tiny(steps=1), folder)
+    assert os.environ[name] == after
