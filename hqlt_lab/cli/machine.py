@@ -54,13 +54,24 @@ def devices() -> list[Finding]:
 
 
 def operations() -> list[Finding]:
-    """Which implementation computes each memory, and why."""
+    """Which backend computes each memory while learning, and why."""
+    import torch
+
+    from hqlt_lab.ops.backends import ATTENTIONS, SCANS
+    from hqlt_lab.ops.choosing import Job, choose
+
+    gpu = torch.cuda.is_available()
+    job = Job("cuda" if gpu else "cpu", torch.bfloat16 if gpu else torch.float32, 128, 128)
+    jobs = {
+        "fast weights": (SCANS, job),
+        "softmax, all or blocks": (ATTENTIONS, job),
+        "softmax, window": (ATTENTIONS, job._replace(masked=True)),
+        "softmax, decoding": (ATTENTIONS, job._replace(masked=True, past=True, learning=False)),
+    }
+    chosen = {topic: choose(backends, "auto", one) for topic, (backends, one) in jobs.items()}
     return [
-        Finding("fast weights", "chunked", "chunk-parallel in plain torch, on every device; exact in float64"),
+        *(Finding(topic, choice.name, choice.slow or choice.why) for topic, choice in chosen.items()),
         Finding("", "recurrent", "for rules that are not linear in their state, one step at a time"),
-        Finding("softmax, window", "bands", "plain torch, costs T x window"),
-        Finding("softmax, block", "folded", "each block is a row of torch's scaled_dot_product_attention"),
-        Finding("softmax, full", "sdpa", "torch's scaled_dot_product_attention"),
     ]
 
 

@@ -9,13 +9,14 @@ The kernels know write, then read, step by step; `spread` puts holds and several
 become sequences of one long row.  q, k, v go in with the precision of v, the state is float32 in and out.
 
 **Rounded keys.**  A unit key rounded to bfloat16 is not one, and where beta is 2 the memory would grow with every
-step.  What erases is beta |k|^2, so beta is divided by what rounding did to |k|^2, and the eigenvalue stays where it was.
+step.  What erases is beta |k|^2, so beta is divided by what rounding did to |k|^2: the eigenvalue stays what it was.
 """
 
 from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from hqlt_lab.ops.spread import Sequences, Spread, sequences, spread
@@ -30,7 +31,8 @@ def fla_scan(
 ) -> tuple[Tensor, Tensor]:
     """What `recurrent` does with `linear_step`, where what erases also writes."""
     with no_autocast(q):
-        dtype = q.dtype
+        dtype, values = q.dtype, v.shape[3]
+        v, state = filled_up(v), None if state is None else filled_up(precise(state))
         steps = spread(*rounded(q, k, v, gates), course)
         cut = None if steps.starts is None else sequences(steps.starts)
         needed = (x for x in (q, k, v, *gates, state) if x is not None)
@@ -40,10 +42,16 @@ def fla_scan(
         arguments = {name: by_time(x, cut) if name in BY_TIME else x for name, x in arguments.items()}
         answers, last = kernel(**arguments, scale=1.0, output_final_state=True)
         answers = answers.view(len(q), -1, *answers.shape[2:]).transpose(1, 2)  # [B, H, L, V]
-        return steps.reads(answers).to(dtype), last if cut is None else last[cut.last]
+        last = last if cut is None else last[cut.last]
+        return steps.reads(answers)[..., :values].to(dtype), last[..., :values]
 
 
 BY_TIME = ("q", "k", "v", "g", "beta")
+
+
+def filled_up(x: Tensor) -> Tensor:
+    """Channels up to a multiple of 16, with zeros: some kernels refuse odd numbers, and all load whole lines faster."""
+    return F.pad(x, (0, -x.shape[-1] % 16))
 
 
 def rounded(q: Tensor, k: Tensor, v: Tensor, gates: Gates) -> tuple[Tensor, Tensor, Tensor, Gates]:
@@ -84,7 +92,6 @@ def kernel_for(steps: Spread, learning: bool) -> tuple[Callable[..., Any], dict[
 
 def first_state(state: Tensor | None, cut: Sequences | None) -> dict[str, Any]:
     """What the sequences begin with, and where they lie."""
-    state = None if state is None else precise(state)
     if cut is None:
         return {"initial_state": state}
     return {"initial_state": None if state is None else cut.states(state), "cu_seqlens": cut.borders}

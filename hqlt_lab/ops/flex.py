@@ -1,4 +1,4 @@
-"""Softmax attention by torch's flex_attention: the schedule as a mask of blocks, of which empty ones are never computed.
+"""Softmax attention by torch's flex_attention: the schedule as a mask of blocks, and empty ones are never computed.
 
 On a GPU it is compiled, once for every shape.  On a CPU it computes all scores and has no backward: enough to check.
 The mask is that of `Schedule.softmax_sees_at`, so that caches and documents need nothing of their own.

@@ -1,7 +1,7 @@
 """Any course through a memory, as one for kernels that know nothing but write, then read, step by step.
 
     several writes    a token is as many steps, and reads at the last of them
-    hold              the reads of a stretch come first, as steps that write nothing, then its writes, which nobody reads
+    hold              the reads of a stretch come first, as steps that write nothing, then its writes, read by nobody
     real              a step that never was has a zero key and fades nothing
     starts            where a sequence of its own begins (`sequences`)
 

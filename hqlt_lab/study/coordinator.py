@@ -26,7 +26,6 @@ from hqlt_lab.study.record import Record
 from hqlt_lab.study.search import point_of
 from hqlt_lab.study.view import View
 from hqlt_lab.track.card import CellCard, cell_card
-from hqlt_lab.track.forms import ops_of
 from hqlt_lab.track.provenance import code_of
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -52,7 +51,7 @@ class Job:
 
 def card_of(cell: Cell, record: Record) -> CellCard:
     """A cell for the tracker, by the name of its folder: when it was forgotten and trained again, it is another one."""
-    return cell_card(record.folder.name, cell, record.folder, record.state, record.why, record.code, ops_of(cell))
+    return cell_card(record.folder.name, cell, record.folder, record.state, record.why, record.code)
 
 
 class Coordinator:

@@ -48,7 +48,6 @@ class CellCard:
     task: Mapping[str, Any] = field(default_factory=dict)  # its name and options
     why: str = ""  # what went wrong, or why it ended early
     code: Mapping[str, str] = field(default_factory=dict)  # provenance.code_of
-    ops: Mapping[str, str] = field(default_factory=dict)  # forms.ops_of
     tags: Mapping[str, str] = field(default_factory=dict)  # anything else: name -> value
 
 
@@ -78,7 +77,6 @@ def cell_card(
     state: State,
     why: str = "",
     code: Mapping[str, str] | None = None,
-    ops: Mapping[str, str] | None = None,
     tags: Mapping[str, str] | None = None,
 ) -> CellCard:
     """The card of a cell that stands like this."""
@@ -94,7 +92,6 @@ def cell_card(
         task=cell.task,
         why=why,
         code=code or {},
-        ops=ops or {},
         tags=tags or {},
     )
 

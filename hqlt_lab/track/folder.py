@@ -4,12 +4,14 @@ from pathlib import Path
 
 from hqlt_lab.track import spool
 from hqlt_lab.track.spool import Point
-from hqlt_lab.train import canary_file, claim, evaluations, outcome, probe_file
+from hqlt_lab.train import canary_file, claim, evaluations, ops_file, outcome, probe_file
 from hqlt_lab.train.canary_file import read_canary
 from hqlt_lab.train.evaluations import evaluations_in
+from hqlt_lab.train.ops_file import read_ops
 from hqlt_lab.train.outcome import read_outcome
 
-KEPT = (claim.FILE, outcome.FILE, canary_file.FILE, probe_file.FILE, evaluations.FILE, "log.txt", "process.log")
+FILES = (claim, outcome, ops_file, canary_file, probe_file, evaluations)
+KEPT = (*(file.FILE for file in FILES), "log.txt", "process.log")
 
 
 def began(folder: Path) -> int | None:
@@ -35,9 +37,9 @@ def results_text(folder: Path) -> str:
 
 
 def facts(folder: Path) -> dict[str, str]:
-    """What was found when the run began: {"repeatable": "true"}; nothing as long as nobody looked."""
+    """What was found when the run began: {"scan": "torch", "repeatable": "true", ..}; nothing as long as it has not."""
     found = read_canary(folder)
-    return {} if found is None else {"repeatable": str(found.repeatable).lower()}
+    return read_ops(folder) | ({} if found is None else {"repeatable": str(found.repeatable).lower()})
 
 
 def outcome_points(folder: Path) -> list[Point]:

@@ -110,8 +110,8 @@ class Mirror:
         if card.state in ENDED:
             for file in kept_files(card.folder):
                 self.client.log_artifact(run.id, str(file))
-            if card.code or card.ops:
-                self.client.log_dict(run.id, {"code": dict(card.code), "ops": dict(card.ops)}, "provenance.json")
+            if card.code:
+                self.client.log_dict(run.id, {"code": dict(card.code)}, "provenance.json")
             self.client.set_terminated(run.id, STATUS[card.state], ended(card.folder))
         elif run.status != STATUS[card.state]:
             self.client.update_run(run.id, STATUS[card.state])

@@ -63,7 +63,7 @@ def cell_tags(card: CellCard, study: StudyCard, parent: str) -> dict[str, str]:
         "mlflow.source.type": "LOCAL",
     }
     tags |= {f"hqlt.axis.{name}": value for name, value in card.axes.items()}
-    tags |= {f"hqlt.{name}": value for name, value in {**card.ops, **facts(card.folder), **card.tags}.items()}
+    tags |= {f"hqlt.{name}": value for name, value in {**facts(card.folder), **card.tags}.items()}
     if "lab" in card.code:
         tags["hqlt.code"] = card.code["lab"]
     return cleaned(tags)

@@ -60,6 +60,12 @@ def precision(settings: TrainerConfig) -> Any:
     return PRECISION.get(settings.precision, settings.precision)
 
 
+def working_dtype(precision: str) -> torch.dtype:
+    """What the layers compute in, by Lightning's name of the precision."""
+    bits = precision.split("-")[0]
+    return {"16": torch.float16, "bf16": torch.bfloat16, "64": torch.float64}.get(bits, torch.float32)
+
+
 @contextmanager
 def quiet() -> Iterator[None]:
     """Without tips and adverts, and without the warnings that are known and not ours."""

@@ -6,16 +6,19 @@ from typing import Any
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from hqlt_lab.experiment.cell import Cell
+from hqlt_lab.model.choices import choices
 from hqlt_lab.tasks._base import Split
 from hqlt_lab.train.batches import Piece
 from hqlt_lab.train.canary import first_step_twice
 from hqlt_lab.train.checkpoints import save_best, save_last
 from hqlt_lab.train.interrupt import Interrupted
 from hqlt_lab.train.learner import Learner
+from hqlt_lab.train.ops_file import write_ops
 from hqlt_lab.train.probe_file import ProbeFile
 from hqlt_lab.train.probing import curves, due, look
 from hqlt_lab.train.progress import Clock, Metrics, Progress, Record, selected, solved
 from hqlt_lab.train.score import Score, score
+from hqlt_lab.train.trainer import working_dtype
 
 
 class Watch(Callback):
@@ -29,11 +32,19 @@ class Watch(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         learner = as_learner(pl_module)
         learner.interruption.listen()
+        self.tell_what_computes(trainer, learner)
         if self.cell.trainer.canary and trainer.global_step == 0:
             self.listen_to_the_canary(trainer, learner)
         learner.interruption.learning = True
         self.clock.lap(learning=False)
         self.logged, self.since = trainer.global_step, 0.0
+
+    def tell_what_computes(self, trainer: Trainer, learner: Learner) -> None:
+        """Which backends, for the rows it learns from."""
+        device, precision = trainer.strategy.root_device.type, str(trainer.precision)
+        tokens, dtype = learner.task.tokens_in("train"), working_dtype(precision)
+        if trainer.is_global_zero:
+            write_ops(self.folder, device, precision, choices(learner.model, tokens, device, dtype))  # type: ignore[arg-type]
 
     def listen_to_the_canary(self, trainer: Trainer, learner: Learner) -> None:
         """See whether the first step repeats, before it is taken."""

@@ -5,6 +5,7 @@ A query at place i of n sees the keys from i + m - n - left to i + m - n + right
 """
 
 import types
+from itertools import pairwise
 
 import torch
 
@@ -57,7 +58,7 @@ def flash_attn_varlen_func(
     assert all(x.stride(-1) == 1 and x.dim() == 3 for x in (q, k, v))
     borders = cu_seqlens_q.tolist()
     assert borders[0] == 0 and borders[-1] == len(q) and borders == cu_seqlens_k.tolist()
-    lengths = [b - a for a, b in zip(borders, borders[1:], strict=False)]
+    lengths = [b - a for a, b in pairwise(borders)]
     assert max(lengths) <= max_seqlen_q == max_seqlen_k and min(lengths) > 0
     rows = [x.split(lengths) for x in (q, k, v)]
     options = {"causal": causal, "window_size": window_size, "deterministic": deterministic}

@@ -1,4 +1,4 @@
-"""flash-attn is asked for what the schedule says: held against what it documents; tests/gpu has the kernels themselves."""
+"""flash-attn is asked for what the schedule says, by what it documents; tests/gpu asks the kernels themselves."""
 
 import sys
 

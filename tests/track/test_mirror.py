@@ -8,6 +8,8 @@ from typing import get_args
 
 import pytest
 
+from hqlt_lab.model.choices import Choices
+from hqlt_lab.ops.choosing import Choice
 from hqlt_lab.study import record
 from hqlt_lab.track.card import ENDED, State
 from hqlt_lab.track.courier import catch_up
@@ -16,18 +18,21 @@ from hqlt_lab.track.spool import Spool
 from hqlt_lab.track.words import STATUS, clean
 from hqlt_lab.train.canary_file import Canary
 from hqlt_lab.train.evaluations import write_evaluation
+from hqlt_lab.train.ops_file import write_ops
 from hqlt_lab.train.probe_file import ProbeFile
 from tests.track.conftest import card, end, study_named, train, twice
 
 
 def test_a_cell_becomes_a_run_that_says_what_it_is(look, study, mirrored):
-    cell = card(study, code={"lab": "123"}, ops={"scan": "chunked"})
+    cell = card(study, code={"lab": "123"})
     train(cell, 1, 3)
+    write_ops(cell.folder, "cuda", "bf16-mixed", [Choices(Choice("fla", "fast"), Choice("flex", "not flash_attn"))])
     mirrored(cell)
     [run], [parent] = look.runs(study), look.runs(study, "study")
     tags = run.data.tags
     assert (tags["hqlt.study"], tags["hqlt.arm"], tags["hqlt.seed"]) == (study.name, "synchronous", "0")
-    assert (tags["hqlt.cell"], tags["hqlt.axis.mixer"], tags["hqlt.scan"]) == ("abc", "sum", "chunked")
+    assert (tags["hqlt.cell"], tags["hqlt.axis.mixer"], tags["hqlt.scan"]) == ("abc", "sum", "fla")
+    assert (tags["hqlt.attention"], tags["hqlt.attention_why"]) == ("flex", "not flash_attn")
     assert (tags["mlflow.parentRunId"], run.info.run_name) == (parent.info.run_id, cell.title)
     assert run.data.params == {"arm": "synchronous", "seed": "0", "mixer": "sum", "lr": "0.001"}
     assert run.inputs.dataset_inputs[0].dataset.name == "parity"

@@ -12,7 +12,6 @@ import hqlt_lab.track.provenance as module
 from hqlt_lab.experiment.experiment import load
 from hqlt_lab.experiment.plan import plan
 from hqlt_lab.track.card import cell_card, study_card
-from hqlt_lab.track.forms import ops_of
 from hqlt_lab.track.machine import repository
 from hqlt_lab.track.provenance import code_of, provenance
 
@@ -102,20 +101,6 @@ def test_a_changed_file_changes_the_hash(tmp_path):
     before = module.short_hash([file])
     file.write_text("a = 2\n")
     assert module.short_hash([file]) != before
-
-
-@pytest.mark.parametrize(
-    ("arm", "changes", "backends"),
-    [
-        (0, {}, {"scan": "torch", "attention": "blocks"}),
-        (2, {}, {"scan": "recurrent", "attention": "blocks"}),
-        (4, {}, {"scan": "none", "attention": "blocks"}),
-        (0, {"mixer": {"name": "fw_only"}}, {"scan": "torch", "attention": "none"}),
-        (0, {"mixer": [{"name": "fw_only"}, {"name": "kv_only"}]}, {"scan": "none+torch", "attention": "blocks+none"}),
-    ],
-)
-def test_the_backends_are_those_that_the_layers_take(experiment, arm, changes, backends):
-    assert ops_of(cell(experiment, arm, **changes)) == backends
 
 
 def test_the_room_loads_neither_mlflow_nor_torch():
