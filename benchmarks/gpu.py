@@ -68,11 +68,18 @@ def about(machine: Machine) -> dict[str, Any]:
     return {"chip": machine.chip, "dtype": str(machine.dtype), "torch": torch.__version__, "compile": machine.compile}
 
 
+def counted(word: str) -> int:
+    """A number of rows or rounds."""
+    if not word.isdigit() or int(word) < 1:
+        raise argparse.ArgumentTypeError(f"at least 1 is needed, got {word!r}.")
+    return int(word)
+
+
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Training speed and peak memory on a GPU.")
     parser.add_argument("--size", choices=["340m", "1.3b", "all"], default="all")
-    parser.add_argument("--batch", type=int, help="rows of a batch; without it the paper's 16, or as many as fit")
-    parser.add_argument("--rounds", type=int, default=10, help="timed calls of each case, of which the best counts")
+    parser.add_argument("--batch", type=counted, help="rows of a batch; without it the paper's 16, or as many as fit")
+    parser.add_argument("--rounds", type=counted, default=10, help="timed calls of each case, of which the best counts")
     parser.add_argument("--only", default="", metavar="TEXT", help="cases whose name contains this")
     parser.add_argument("--kernels-only", action="store_true", help="no models")
     parser.add_argument("--scan", default="auto", help="the backend that writes and reads the fast weights")

@@ -3,12 +3,14 @@
 import pytest
 import torch
 
+import hqlt_lab as lab
 from hqlt_lab.errors import ConfigError
 from hqlt_lab.model.config import ModelConfig
 from hqlt_lab.model.initialise import Undrawn
 from hqlt_lab.model.roofline import CHIPS, Chip, Demand, Roofline, roofline, scores_seen
 from hqlt_lab.model.sequence_model import SequenceModel
 from hqlt_lab.ops.schedule import Schedule
+from hqlt_lab.registry import available
 
 H100 = CHIPS[1]
 LARGE = {"vocabulary": 32000, "width": 2048, "heads": 16, "layers": 24}
@@ -111,6 +113,18 @@ def test_the_bounds_are_ordered_as_the_flops_and_bytes_of_the_arms_are():
     assert bounds["DeltaNet"] > bounds["Transformer++"] > bounds["synchronous"]
     # softmax over a window of 64 waits for memory, so what else it sees does not matter
     assert bounds["synchronous"] == pytest.approx(bounds["delayed_stream"]) == pytest.approx(bounds["delayed_chunk"])
+
+
+PARTS = [(kind, name) for kind in ("update_rule", "timing", "mixer", "positions") for name in available(kind)]
+
+
+@pytest.mark.parametrize(("kind", "name"), PARTS)
+def test_every_part_has_a_bound_and_a_model_without_numbers_the_same(kind, name):
+    settings = {"vocabulary": 5, "width": 16, "heads": 2, "layers": 2, kind: name}
+    settings.setdefault("timing", {"name": "synchronous", "window": 4})
+    bound = roofline(on_meta(**settings), 20, 3)
+    assert bound == lab.roofline(lab.build_model(**settings), 20, 3)
+    assert 0 < bound.memory_share(H100) <= 1 and all(demand.seconds(H100) >= 0 for demand in bound.demands)
 
 
 def test_a_step_without_rows_is_refused():
