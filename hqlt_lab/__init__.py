@@ -43,6 +43,7 @@ _HOME = {
     "probe": "hqlt_lab.model.probes",
     "register": "hqlt_lab.registry",
     "results": "hqlt_lab.api",
+    "roofline": "hqlt_lab.model.roofline",
     "run": "hqlt_lab.api",
     "select_rows": "hqlt_lab.model.state",
     "sizes": "hqlt_lab.model.sizes",

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from hqlt_lab.cli import roofline
 from hqlt_lab.cli.live import Live
 from hqlt_lab.cli.sizes import SAYS, by_arm, by_part, numbers
 from hqlt_lab.words import in_bytes, in_time
@@ -42,6 +43,9 @@ def plan(
     parts: Annotated[
         bool, typer.Option("--sizes", help="Parameters, state and FLOPs of each arm part by part.")
     ] = False,
+    bound: Annotated[
+        bool, typer.Option("--roofline", help="The most tokens per second each arm could reach on an A100 and an H100.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="For programs: one entry per cell.")] = False,
 ) -> None:
     """What a file would train: cells, parameters, state, FLOPs, time and disk.  Nothing is trained."""
@@ -59,6 +63,9 @@ def plan(
     with Console(stderr=True).status("probing ..." if probe else "estimating ..."):
         arms = list(costs(planned, probe))
     show_sizes({arm: cost.sizes for arm, _, cost in arms}, parts)
+    if bound:
+        console.print(roofline.by_arm({arm: roofline.roofline_of(cells[0]) for arm, cells, _ in arms}))
+        console.print(roofline.sentence(), "", sep="\n")
     show_matches(experiment, planned)
     show_costs(arms, probe)
     for path, axis in experiment.tune.items():
@@ -77,11 +84,16 @@ def entries(experiment: "Experiment", planned: "list[Planned]") -> Iterator[dict
     from hqlt_lab.train.cost import sizes_of
 
     known: dict[str, Any] = {}
+    bounds: dict[str, Any] = {}
     for (key, cell), found in zip(planned, matches(experiment, [one.cell for one in planned]), strict=True):
         name = digest([cell.task, cell.model])
         if name not in known:
             known[name] = numbers(sizes_of(cell, "train")["train"])
-        yield {"key": key, **cell.as_dict(), "sizes": known[name], "matched": found and found._asdict()}
+        step = digest([name, cell.train.batch_size, cell.train.accumulate, cell.trainer.devices, cell.trainer.nodes])
+        if step not in bounds:
+            bounds[step] = roofline.numbers(roofline.roofline_of(cell))
+        told = {"sizes": known[name], "roofline": bounds[step], "matched": found and found._asdict()}
+        yield {"key": key, **cell.as_dict(), **told}
 
 
 def show_sizes(arms: "dict[str, Sizes]", parts: bool) -> None:

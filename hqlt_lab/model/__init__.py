@@ -17,4 +17,6 @@ probes           which memory does the work
 entropy          how widely softmax looks
 lesions          one memory falls silent
 sizes            parameters, state and FLOPs, part by part
+traffic          the numbers each part moves for a token
+roofline         the most tokens per second a GPU could train at
 """

@@ -62,6 +62,27 @@ def test_plan_tells_sizes_part_by_part(folder):
     assert all(sizes[name] == pytest.approx(sum(part[name] for part in parts.values())) for name in parts["mixer"])
 
 
+def test_plan_tells_upper_bounds_on_tokens_per_second_when_asked(folder):
+    told = hqlt(folder, "plan", "question.yaml", "--roofline")
+    assert "H100" not in hqlt(folder, "plan", "question.yaml")
+    assert "Upper bounds on tokens per second" in told and "A100-SXM-80GB" in told
+    (cell,) = json.loads(hqlt(folder, "plan", "question.yaml", "--json", "--only", "arm=one,seed=0"))
+    slower, faster = (cell["roofline"][chip] for chip in ("A100-SXM-80GB", "H100-SXM"))
+    assert 0 < slower["most_tokens_per_second"] < faster["most_tokens_per_second"]
+    assert faster["most_tokens_per_second"] == pytest.approx(1 / sum(faster["seconds_per_token"].values()))
+    line = next(line.split() for line in told.splitlines() if line.startswith("one") and "%" in line)
+    assert line[1:3] == [in_numbers(bound["most_tokens_per_second"]) for bound in (slower, faster)]
+
+
+def test_devices_share_the_batch_of_a_cell(folder):
+    one, four = (
+        json.loads(hqlt(folder, "plan", "question.yaml", "--json", "--only", "arm=one,seed=0", "--set", words))[0]
+        for words in ("trainer.devices=1", "trainer.devices=4")
+    )
+    seconds = [cell["roofline"]["H100-SXM"]["seconds_per_token"]["optimiser"] for cell in (one, four)]
+    assert seconds[1] == pytest.approx(4 * seconds[0])
+
+
 def test_plan_tells_what_was_solved_to_match_the_arms(folder):
     wider = ("--set", "model.width=32", "--set", "model.mlp_width=64")
     told = hqlt(folder, "plan", "question.yaml", *wider, "--set", "match=parameters")
