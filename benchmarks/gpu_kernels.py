@@ -13,7 +13,7 @@ from gpu_cases import SCALES, Case, Machine, Made
 from torch import Tensor
 
 from hqlt_lab.ops.attention import attend
-from hqlt_lab.ops.backends import ATTENTIONS, SCANS
+from hqlt_lab.ops.backends import ATTENTIONS, SCANS, TRUTHS
 from hqlt_lab.ops.linear import scan
 from hqlt_lab.ops.schedule import Schedule
 from hqlt_lab.ops.steps import Gates, precise
@@ -31,15 +31,16 @@ def kernel_cases(size: str) -> Iterator[Case]:
     """Scans by every backend and by fla called directly; then softmax by every backend."""
     for rule in RULES:
         for backend in SCANS:
-            if backend != "recurrent":  # the truth, thousands of times slower
+            if backend not in TRUTHS:  # thousands of times slower
                 work = partial(make, by_scan(rule, backend), precise, size)
                 yield Case("kernel", size, f"{rule} scan by {backend}", backend == "fla", work)
         work = partial(make, DIRECTLY[rule], in_values_precision, size)
         yield Case("kernel", size, f"{rule} scan, fla's own function", True, work)
     for sees in SCHEDULES:
         for backend in ATTENTIONS:
-            work = partial(make, by_attend(sees, backend), in_values_precision, size)
-            yield Case("kernel", size, f"softmax over {sees} by {backend}", False, work)
+            if backend not in TRUTHS:
+                work = partial(make, by_attend(sees, backend), in_values_precision, size)
+                yield Case("kernel", size, f"softmax over {sees} by {backend}", False, work)
 
 
 def in_values_precision(tensor: Tensor) -> Tensor:

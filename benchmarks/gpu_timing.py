@@ -3,7 +3,6 @@
 import gc
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -45,23 +44,22 @@ def taken(case: Case, machine: Machine, rows: int, rounds: int) -> Row:
     """What there is to tell of it when all goes well."""
     if machine.device == "cuda":
         torch.cuda.reset_peak_memory_stats()
-    with prepared(case, machine):
-        made = case.make(machine, rows)
-    with prepared(case, machine):  # again, for what was imported just now
-        seconds, answer = best(made.run, rounds, machine)
+    prepare(case, machine)
+    made = case.make(machine, rows)
+    prepare(case, machine)  # again, for what was imported just now
+    seconds, answer = best(made.run, rounds, machine)
     row = made.told | {"seconds": seconds, "tokens_per_second": made.tokens / seconds}
     row |= {"peak_bytes": torch.cuda.max_memory_allocated()} if machine.device == "cuda" else {}
     # a model's loss, or the mean square of a kernel's answer: a number that is not one would be a fault
     return row | {"answer": answer, "paper_tokens_per_second": in_the_paper(case)}
 
 
-def prepared(case: Case, machine: Machine) -> AbstractContextManager[Any]:
-    """Inside, Triton's kernels take CPU tensors; on a GPU there is nothing to prepare."""
-    if machine.device == "cuda" or not case.triton:
-        return nullcontext()
-    from hqlt_lab.check.interpreter import interpret
+def prepare(case: Case, machine: Machine) -> None:
+    """Let Triton's kernels take CPU tensors; on a GPU there is nothing to prepare."""
+    if machine.device != "cuda" and case.triton:
+        from hqlt_lab.check.interpreter import interpret
 
-    return interpret() or nullcontext()
+        interpret()
 
 
 def best(run: Callable[[], Tensor], rounds: int, machine: Machine) -> tuple[float, float]:

@@ -23,11 +23,10 @@ from hqlt_lab.check.trial import CASES, HEADS, TOLERANCE, WIDTH, Case, Trial
 from hqlt_lab.components.update_rules._base import UpdateRule
 from hqlt_lab.errors import ConfigError, HqltError, did_you_mean, listed
 from hqlt_lab.model.config import OpsConfig
-from hqlt_lab.ops.backends import ATTENTIONS, SCANS, interpreted, name_of
+from hqlt_lab.ops.backends import ATTENTIONS, SCANS, TRUTHS, interpreted, name_of
 from hqlt_lab.ops.choosing import Job, installed, none, reason
 from hqlt_lab.registry import available, build
 
-TRUTHS = ("recurrent", "dense")
 PRECISIONS = {  # what each is tried in without a GPU, and with one; the others in float64
     "fla": ((torch.float32, torch.float16), (torch.bfloat16, torch.float16)),
     "flash_attn": ((torch.bfloat16,), (torch.bfloat16, torch.float16)),

@@ -24,9 +24,11 @@ from hqlt_lab.errors import ConfigError
 KERNELS = ("fla.ops.simple_gla", "fla.ops.delta_rule", "fla.ops.gated_delta_rule")
 
 
-@cache
 def interpret() -> None:
-    """Make this process run fla's kernels on CPU tensors; TRITON_INTERPRET=1 must be in its environment."""
+    """Make this process run fla's kernels on CPU tensors; once more after more of fla was imported.
+
+    TRITON_INTERPRET=1 must be in its environment.
+    """
     if os.environ.get("TRITON_INTERPRET") != "1":
         raise ConfigError("Triton's interpreter runs where TRITON_INTERPRET=1 was set before Triton was loaded.")
     take_first_configurations()
@@ -36,10 +38,11 @@ def interpret() -> None:
         for name in KERNELS:
             importlib.import_module(name)
     for name, module in list(sys.modules.items()):
-        if name.startswith("fla.ops") and isinstance(module, types.ModuleType):
+        if name.startswith("fla.") and isinstance(module, types.ModuleType):
             module.range = counted  # type: ignore[attr-defined]
 
 
+@cache
 def take_first_configurations() -> None:
     from triton.runtime.autotuner import Autotuner
 
@@ -68,11 +71,13 @@ def plain(number: Any) -> int:
     return int(number) if data is None else int(data.item())
 
 
+@cache
 def multiply_bfloat16() -> None:
     import numpy as np
     import triton.language as tl
     from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
+    np.seterr(invalid="ignore", over="ignore")  # of lanes that are masked later, which may hold anything
     multiply = InterpreterBuilder.create_dot
 
     def as_float32(x: Any) -> Any:

@@ -89,6 +89,7 @@ ATTENTIONS: Mapping[str, Backend] = {
     "blocks": Backend(general=True),
     "dense": Backend(general=True),
 }
+TRUTHS = ("recurrent", "dense")  # what the others are held against
 
 
 def interpreted() -> bool:

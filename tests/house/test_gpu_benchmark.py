@@ -59,7 +59,7 @@ def test_a_model_takes_whole_training_steps(tmp_path):
 
 @pytest.mark.slow
 def test_flas_own_functions_answer_as_the_labs_scan_does(tmp_path):
-    pytest.importorskip("hqlt_lab.check.interpreter")
+    pytest.importorskip("fla")
     rows = measured_rows(tmp_path / "rows.json", "--kernels-only", "--only", "scan")
     for rule in ("delta", "gated_delta", "linear_attention"):
         theirs, ours = rows[f"{rule} scan, fla's own function"], rows[f"{rule} scan by torch"]

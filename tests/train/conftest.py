@@ -40,7 +40,7 @@ def tiny(
         task=TASK | (task or {}),
         model=MODEL | (model or {}),
         train=TrainConfig(**(QUICK | train)),
-        trainer=TrainerConfig(accelerator="cpu", devices=devices, precision=precision, **(trainer or {})),
+        trainer=TrainerConfig(**({"accelerator": "cpu", "devices": devices, "precision": precision} | (trainer or {}))),
         measure=MeasureConfig(**(measure or {})),
         seed=seed,
     )
