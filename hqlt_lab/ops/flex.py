@@ -5,7 +5,6 @@ The mask is that of `Schedule.softmax_sees_at`, so that caches and documents nee
 """
 
 import warnings
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -21,7 +20,7 @@ def attend_by_flex(q: Tensor, k: Tensor, v: Tensor, schedule: Schedule, place: T
     q, k = q.to(v.dtype), k.to(v.dtype)
     seen = mask(schedule, q.shape[2], k.shape[2], place, q.device)
     if q.device.type == "cuda":  # a model that is compiled takes it in
-        attend = flex_attention if torch.compiler.is_compiling() else compiled()
+        attend: Any = flex_attention if torch.compiler.is_compiling() else compiled()
         return attend(q, k, v, block_mask=seen)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="flex_attention called without torch.compile")
@@ -29,7 +28,7 @@ def attend_by_flex(q: Tensor, k: Tensor, v: Tensor, schedule: Schedule, place: T
 
 
 @cache
-def compiled() -> Callable[..., Any]:
+def compiled() -> Any:
     return torch.compile(flex_attention, dynamic=False)
 
 
@@ -41,9 +40,9 @@ def mask(schedule: Schedule, queries: int, keys: int, place: Tensor | None, devi
     if _latest.get("place") is not place:  # a mask holds its places, so only those of the latest batch are kept
         _latest.clear()
         _latest["place"] = place
-    if (schedule, keys) not in _latest:
-        _latest[schedule, keys] = made(schedule, queries, keys, place, device)
-    return _latest[schedule, keys]
+    found = _latest.get((schedule, keys)) or made(schedule, queries, keys, place, device)
+    _latest[schedule, keys] = found
+    return found
 
 
 _latest: dict[Any, Any] = {}

@@ -62,13 +62,13 @@ def test_training_is_the_same_bit_by_bit_with_the_canary_and_without(tmp_path, p
     assert same(weights(tmp_path / "with"), weights(tmp_path / "without"))
 
 
+@quiet()
 @pytest.mark.parametrize("precision", ["32", "bf16-mixed"])
 def test_it_has_the_gradients_of_the_first_step_and_leaves_neither_those_nor_a_random_number(folder, parts, precision):
     cell = tiny(**RANDOM, precision=precision)
     task = build("task", cell.task)
     learner = Learner(build_model(cell, task), task, cell, Progress())
-    with quiet():
-        trainer = learner.trainer = trainer_for(cell, 1, folder, Callback())
+    trainer = learner.trainer = trainer_for(cell, 1, folder, Callback())
     trainer.strategy.connect(learner)
     piece, state = next(iter(Pieces(task, cell, 0, 0, 1))), torch.get_rng_state()
     found = first_step(trainer, learner, piece)
