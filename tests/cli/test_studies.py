@@ -118,7 +118,7 @@ def test_comparing_cells_loads_neither_torch_nor_mlflow(place):
 
 def test_compare_tells_a_file_from_its_published_values(place):
     told = typed("compare", "study.yaml")
-    assert "Of 1 published numbers: 1 " in told and "best 12.5" in told
+    assert "Of 1 published number: 1 " in told and "best 12.5" in told
 
 
 def test_what_cannot_be_compared_is_told(place):
