@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from hqlt_lab.cli import roofline
@@ -59,7 +60,7 @@ def plan(
     if as_json:
         print(json.dumps(list(entries(experiment, planned)), indent=2))
         return
-    console.print(f"[bold]{experiment.question}[/bold]")
+    console.print(f"[bold]{escape(experiment.question)}[/bold]")
     with Console(stderr=True).status("probing ..." if probe else "estimating ..."):
         arms = list(costs(planned, probe))
     show_sizes({arm: cost.sizes for arm, _, cost in arms}, parts)
@@ -74,7 +75,7 @@ def plan(
                 f"Not listed: {axis.trials} points of {path} per arm, searched from {axis.low} to {axis.high}."
             )
     for warning in experiment.warnings:
-        console.print(f"[yellow]{warning}[/yellow]")
+        console.print(f"[yellow]{escape(warning)}[/yellow]")
 
 
 def entries(experiment: "Experiment", planned: "list[Planned]") -> Iterator[dict[str, Any]]:
@@ -116,7 +117,7 @@ def show_matches(experiment: "Experiment", planned: "list[Planned]") -> None:
         told.setdefault(one.cell.arm, {})[str(found) if found else "as written"] = found.to if found else ""
     for arm, lines in told.items():
         for words, to in lines.items():
-            table.add_row(arm, words, to)
+            table.add_row(escape(arm), words, escape(to))
     console.print(table, "", sep="\n")
 
 
@@ -129,7 +130,7 @@ def show_costs(arms: "list[tuple[str, list[Cell], Cost]]", probed: bool) -> None
         total_cells, total_seconds, total_bytes = total_cells + len(cells), total_seconds + seconds, total_bytes + size
         step = f"{'' if probed else '~'}{1000 * cost.step:.0f} ms"
         memory = in_bytes(cost.memory) if cost.memory else "-"
-        table.add_row(arm, str(len(cells)), step, memory, in_time(seconds), in_bytes(size))
+        table.add_row(escape(arm), str(len(cells)), step, memory, in_time(seconds), in_bytes(size))
     console.print(table)
     console.print(
         f"{total_cells} cells; one after the other {in_time(total_seconds)} on this machine"
@@ -156,7 +157,7 @@ def train(
     if again:
         shutil.rmtree(place, ignore_errors=True)
     several = f" (the first of {len(matching)} that match)" if len(matching) > 1 else ""
-    console.print(f"[bold]{cell.arm}[/bold], seed {cell.seed}{several}   {place}", soft_wrap=True)
+    console.print(f"[bold]{escape(cell.arm)}[/bold], seed {cell.seed}{several}   {place}", soft_wrap=True)
     from hqlt_lab.train.fit import fit
 
     with Live(console, cell.train.steps) as live:

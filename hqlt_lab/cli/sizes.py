@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from rich.markup import escape
 from rich.table import Column, Table
 
 from hqlt_lab.words import in_bytes, in_numbers
@@ -25,10 +26,10 @@ def by_part(arm: str, sizes: "Sizes") -> Table:
 
 
 def table(name: str, lines: Iterable[tuple[str, "Size", int]]) -> Table:
-    made = Table(Column(name, overflow="fold"), *(Column(one, justify="right") for one in COLUMNS))
+    made = Table(Column(escape(name), overflow="fold"), *(Column(one, justify="right") for one in COLUMNS))
     made.box, made.pad_edge = None, False
     for title, size, length in lines:
-        made.add_row(title, *words(size, length))
+        made.add_row(escape(title), *words(size, length))
     return made
 
 

@@ -90,12 +90,12 @@ class Typed(NamedTuple):
     tracking: str | None = None
 
     def with_verb(self, verb: str) -> str:
-        """hqlt --with my_rule.py ui FILE --set ... --runs ..."""
+        """hqlt --with my_rule.py ui FILE --set ... --runs ..., to be printed: its brackets are no markup"""
         outside = [word for file in included() for word in ("--with", os.path.relpath(file))]
         words = [word for one in self.change for word in ("--set", one)]
         words += ["--runs", str(self.runs)] if self.runs != Path("runs") else []
         words += ["--tracking", self.tracking] if self.tracking and verb in ("run", "ui") else []
-        return shlex.join(["hqlt", *outside, verb, str(self.file), *words])
+        return escape(shlex.join(["hqlt", *outside, verb, str(self.file), *words]))
 
 
 def stopped(told: Typed) -> NoReturn:

@@ -34,7 +34,7 @@ def latex(experiment: Experiment, rows: Sequence[Row], notes: Sequence[str]) -> 
     columns |= {"cost": told_in(costs(rows))}
     columns = {metric: of_metric for metric, of_metric in columns.items() if of_metric}
     told = [escaped(note) for note in notes if not note.startswith("p (")]  # it has no such columns
-    told += [VERDICTS] if any("difference" in one for one in columns.values()) else []
+    told += [VERDICTS] if any(one.verdict for row in rows for one in row.differences.values()) else []
     heads = heads_of(columns)
     body = [line(*cells) for cells in zip(arm_names(rows), *cells_of(columns), strict=True)]
     ours = sum(not row.quoted for row in rows)
@@ -66,8 +66,10 @@ def small(notes: Sequence[str]) -> list[str]:
 
 
 def heads_of(columns: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The columns' names; above them the metrics, each over its columns."""
+    """The columns' names; above them the metrics, each over its columns, if there are any."""
     names = [name for of_metric in columns.values() for name in of_metric]
+    if not any(columns):
+        return [line("arm", *names)]
     above = ["", *(f"\\multicolumn{{{len(one)}}}{{c}}{{{escaped(metric)}}}" for metric, one in columns.items())]
     ends = list(itertools.accumulate(map(len, columns.values()), initial=1))
     spans = zip(columns, itertools.pairwise(ends), strict=True)

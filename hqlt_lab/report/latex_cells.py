@@ -16,11 +16,11 @@ MARKS = {"better": "$^{+}$", "worse": "$^{-}$", "undecided": "$^{\\circ}$", None
 
 
 def ours(summary: Summary | None, metric: str, statistic: str) -> str:
-    """99.7 ± 0.1 (median), 99.6 [99.1, 100.1] (mean), 100.0 (best)"""
+    """99.7 ± 0.1 (median), 99.6 [99.1, 100.1] (mean, or a single seed over test examples), 100.0 (best)"""
     if summary is None:
         return ""
     value = number(getattr(summary, statistic), metric)
-    if statistic == "mean" and summary.low is not None:
+    if (statistic == "mean" or summary.over == "examples") and summary.low is not None:
         return f"{value} {{[}}{number(summary.low, metric)}, {number(summary.high, metric)}{{]}}"
     return f"{value} $\\pm$ {number(summary.mad, metric)}" if statistic == "median" and summary.n > 1 else value
 

@@ -99,6 +99,14 @@ def test_plan_tells_what_was_solved_to_match_the_arms(folder):
     assert found["residual"] == pytest.approx(sizes[1] / sizes[0] - 1) and abs(found["residual"]) <= 0.01
 
 
+@pytest.mark.parametrize("words", [(), ("--sizes",), ("--set", "match={on: parameters, within: 0.1}")])
+def test_plan_shows_brackets_in_names_and_obeys_none(folder, words):
+    text = FILE.replace("Does it run?", "'Does [it] run?'").replace("two:", "'two [bold]':")
+    (folder / "question.yaml").write_text(text)
+    told = hqlt(folder, "plan", "question.yaml", *words)
+    assert "Does [it] run?" in told and told.count("two [bold]") == (3 if "--set" in words else 2)
+
+
 def test_plan_can_be_probed_and_read_by_programs(folder):
     assert "a rough estimate" not in hqlt(folder, "plan", "question.yaml", "--probe", "--only", "arm=two")
     (cell,) = json.loads(hqlt(folder, "plan", "question.yaml", "--only", "arm=two,seed=1", "--json"))

@@ -7,13 +7,16 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from rich.text import Text
 from typer.testing import CliRunner
 
 import hqlt_lab as lab
 from hqlt_lab.api import folder_of
 from hqlt_lab.cli.app import app
+from hqlt_lab.cli.studies import Typed
 from hqlt_lab.errors import ConfigError, StoreError
 from hqlt_lab.train.score import score
 
@@ -57,6 +60,11 @@ def test_run_shows_cells_the_table_the_answer_and_what_to_type_next(place):
     assert "Mamba" in told and "vector" in told
     assert "Within 4 steps," in told
     assert "hqlt ui study.yaml" in told and "hqlt report study.yaml" in told
+
+
+def test_the_next_command_keeps_its_brackets():
+    command = Typed(Path("study.yaml"), ["model.mixer=[sum, vector]"], Path("runs")).with_verb("report")
+    assert Text.from_markup(command).plain == "hqlt report study.yaml --set 'model.mixer=[sum, vector]'"
 
 
 def test_run_again_has_nothing_left_to_train(place):
@@ -110,7 +118,7 @@ def test_comparing_cells_loads_neither_torch_nor_mlflow(place):
 
 def test_compare_tells_a_file_from_its_published_values(place):
     told = typed("compare", "study.yaml")
-    assert "Of 1 published numbers: 1 " in told and "best 12.5" in told
+    assert "Of 1 published number: 1 " in told and "best 12.5" in told
 
 
 def test_what_cannot_be_compared_is_told(place):

@@ -6,6 +6,7 @@ import pytest
 
 import hqlt_lab as lab
 from hqlt_lab.api import links, tracker_of
+from hqlt_lab.report.page import TEMPLATES
 from hqlt_lab.track.server import any_port, serve
 from tests.house.browser import chromium, opened
 
@@ -95,6 +96,21 @@ def test_the_page_says_question_answer_table_and_figures_without_asking_anyone(d
         assert window.page.evaluate("document.documentElement.scrollWidth") <= width
         assert window.errors == []
         assert window.hosts == set()
+
+
+def test_a_column_is_sorted_by_what_its_numbers_mean(tmp_path):
+    lines = zip(("1.47B", "950", "399M", "595k"), ("1.2 GB", "520 B", "3.4 MB", "24.6 kB"), strict=True)
+    body = "".join(f"<tr><td>{number}</td><td>{size}</td></tr>" for number, size in lines)
+    table = f"<table class=sortable><thead><tr><th>number</th><th>size</th></tr></thead><tbody>{body}</tbody></table>"
+    (tmp_path / "page.html").write_text(f"{table}<script>{(TEMPLATES / 'page.js').read_text()}</script>")
+    with opened((tmp_path / "page.html").as_uri()) as window:
+        for name in ("number", "size"):
+            head = window.page.get_by_role("button", name=name)
+            head.click()
+            assert window.texts("td:nth-child(1)") == ["950", "595k", "399M", "1.47B"]
+            assert window.texts("td:nth-child(2)") == ["520 B", "24.6 kB", "3.4 MB", "1.2 GB"]
+            head.click()  # and back: the largest first
+            assert window.texts("td:nth-child(1)") == ["1.47B", "399M", "595k", "950"]
 
 
 def test_the_browser_hears_of_errors_and_requests(tmp_path):

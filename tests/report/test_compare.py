@@ -138,6 +138,17 @@ def test_arms_of_one_title_are_paired_where_the_seeds_are_equal_and_otherwise_no
     assert found["linear"]["difference [95 %]"].endswith("], Welch")
 
 
+def test_a_metric_that_one_study_alone_reports_is_shown_of_both(study):
+    valid = "valid/normalised_accuracy"
+    first = study("a", {"delta": {0: 10.0, 1: 12.0}})
+    second = study("b", {"delta": {0: 11.0, 1: 13.0}}, more=f"measure: {{report: [{valid}]}}\n")
+    found = rows([first, second], "results")
+    for metric in (TEST, valid):
+        line = found[f"delta: {metric}"]
+        assert (line["a"], line["b"]) == ("11.0 ± 1.0 (2)", "12.0 ± 1.0 (2)")
+        assert line["difference [95 %]"] == "1.0 [1.0, 1.0], paired by seed"
+
+
 def test_welch_and_pairs_are_those_of_scipy():
     a, b = [1.0, 2.0, 4.0], [3.0, 9.0, 4.0, 5.5]
     found = gap(dict(enumerate(a)), dict(enumerate(b, start=2)))  # one seed in common is no pair of any use

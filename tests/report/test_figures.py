@@ -192,6 +192,22 @@ def test_shares_are_means_over_seeds_and_bars_what_is_left_without_a_memory(aske
     assert "Share of the fast weights" in picture.caption and "silenced" in picture.caption
 
 
+def test_the_legend_names_a_lesion_that_the_first_arm_lacks(asked, cell, folder):
+    records = [cell(arm, 0, 90.0, folder=folder(arm, [])) for arm in ("delta", "linear")]
+    for record, silent in zip(records, (["fw"], ["fw", "kv"]), strict=True):
+        for memory in silent:
+            write_evaluation(record.folder, "test", memory, {"test/normalised_accuracy": 10.0})
+    (part,) = drawn(who_does_the_work, asked(), records).figure.subfigs
+    assert [text.get_text() for text in part.legends[0].get_texts()] == ["intact", "without fw", "without kv"]
+
+
+def test_a_name_that_begins_with_an_underscore_is_in_the_legend(asked, cell, folder):
+    arms = "arms: {_plain: {}, other: {model.mixer: sum}}\n"
+    records = [cell(arm, 0, 5.0, folder=folder(arm, [1.0, 2.0])) for arm in ("_plain", "other")]
+    (legend,) = drawn(learning_curves, asked(arms=arms), records).figure.legends
+    assert [text.get_text().strip() for text in legend.get_texts()] == ["_plain", "other"]
+
+
 def test_a_figure_without_data_is_left_out(asked, cell):
     assert draw(asked(), rows_of(asked(), [])).pictures == []
     done = draw(asked("seeds: 1\n", arms=""), rows_of(asked("seeds: 1\n", arms=""), [cell("base", 0, 5.0)]))

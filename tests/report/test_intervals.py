@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import t
 
-from hqlt_lab.report.intervals import Estimate, bootstrap, estimate, finest_step, holm
+from hqlt_lab.report.intervals import Estimate, bootstrap, estimate, finest_step, holm, step_of
 
 
 def test_three_seeds_by_hand():
@@ -40,6 +40,12 @@ def test_a_spread_of_zero_is_that_of_rounding():
 def test_the_finest_step_does_not_see_rounding_of_floats():
     assert finest_step([0.1 + 0.2, 0.3, 0.5]) == pytest.approx(0.2)
     assert finest_step([2.0, 2.0]) == 0.0 == finest_step([])
+
+
+def test_where_all_is_the_same_the_step_is_that_of_one_example():
+    assert step_of("test/accuracy", 3.0, [100.0, 100.0]) == 3.0
+    assert step_of("test/accuracy", 3.0, [100.0, 99.0]) == 1.0
+    assert step_of("test/loss", 3.0, [2.0, 2.0]) == 0.0
 
 
 def test_holm_by_hand():

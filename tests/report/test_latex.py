@@ -101,6 +101,18 @@ def test_what_an_arm_costs_stands_beside_what_it_reaches(asked, cell):
     assert (base.strip(), seeds.strip(), solved.strip()) == ("base", "1", "1/1")
 
 
+def test_one_seed_has_its_interval_over_examples_and_no_verdict_is_explained(asked, cell):
+    one = cell("delta", 0, 50.0, errors={"test/normalised_accuracy": 1.0})
+    text = Report.make(asked("seeds: 1\n"), [one, cell("linear", 0, 40.0)]).latex()
+    assert "50.0 {[}48.0, 52.0{]}" in text and "over the examples of the test" in text
+    assert "$-$10.0" in text and "better, $^{-}$ worse" not in text
+
+
+def test_before_any_result_the_head_is_one_line(asked):
+    heads = Report.make(asked(), []).latex().partition("\\toprule\n")[2].partition("\\midrule")[0]
+    assert heads == "arm & seeds \\\\\n"
+
+
 def test_the_caption_asks_the_question_and_notes_stand_below(odd_report):
     text = odd_report.latex()
     assert rf"\caption{{Is {escaped(ODD)} better?}}" in text

@@ -24,7 +24,7 @@ from hqlt_lab.report.compare.subject import Study
 from hqlt_lab.report.rows import Row
 from hqlt_lab.report.statistics import Direction, Summary, summarise
 from hqlt_lab.report.table import Table, median
-from hqlt_lab.report.words import shown
+from hqlt_lab.report.words import counted, shown
 
 OURS = ("median", "mean", "best")  # what a summary of ours has too
 SPREADS = ("mad",)  # no values by themselves
@@ -110,7 +110,8 @@ def summary_of(entries: Sequence[Mapping[str, Any]]) -> str:
     """Of 8 published numbers: 5 inside, 1 outside, 2 no result yet."""
     counts = Counter(entry["verdict"] for entry in entries)
     told = ", ".join(f"{counts[word]} {word}" for word in VERDICTS if counts[word])
-    return f"Of {len(entries)} published numbers: {told}." if told else "Nothing that was published is a number."
+    numbers = counted(len(entries), "published number")
+    return f"Of {numbers}: {told}." if told else "Nothing that was published is a number."
 
 
 def line(entry: Mapping[str, Any]) -> list[str]:

@@ -8,7 +8,7 @@ from hqlt_lab.report.compare.section import NOTHING, Section
 from hqlt_lab.report.compare.subject import Study, Trained
 from hqlt_lab.report.compare.two_samples import Gap, gap
 from hqlt_lab.report.rows import reported
-from hqlt_lab.report.statistics import Summary
+from hqlt_lab.report.statistics import Summary, summarise
 from hqlt_lab.report.table import Table, median
 from hqlt_lab.report.words import joined, shown
 
@@ -68,10 +68,14 @@ def studies_came_to(studies: Sequence[Study]) -> Section:
     for title in shared:
         found = [study.rows.get(title) for study in studies]
         for metric in metrics:
-            summaries = [row.summaries.get(metric) if row else None for row in found]
             values = [row.by_seed(metric) if row else {} for row in found]
-            sides = zip(values[1:], summaries[1:], strict=True)
-            gaps = [gap(values[0], one) if summary else None for one, summary in sides]
+            # a metric that only the other one reports is known here all the same
+            summaries = [
+                (row.summaries.get(metric) if row else None)
+                or summarise(list(one.values()), study.experiment.measure.way(metric))
+                for study, row, one in zip(studies, found, values, strict=True)
+            ]
+            gaps = [gap(values[0], one) for one in values[1:]]
             if any(summaries):
                 entries.append(entry(title, metric, summaries, gaps))
                 name = title if len(metrics) == 1 else f"{title}: {metric}"

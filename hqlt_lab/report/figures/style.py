@@ -91,4 +91,5 @@ def brief(title: str) -> str:
 def cut(text: str, most: int = 44) -> str:
     """On one line, and not longer than a figure is wide; the end says more than the middle."""
     text = brief(" ".join("".join(letter if letter.isprintable() else " " for letter in text).split()))
-    return text if len(text) <= most else f"{text[: most // 2]} … {text[-(most // 2 - 3) :]}"
+    text = text if len(text) <= most else f"{text[: most // 2]} … {text[-(most // 2 - 3) :]}"
+    return f" {text}" if text.startswith("_") else text  # matplotlib leaves such a name out of legends

@@ -119,13 +119,13 @@ def draw_panel(panel: "Axes", title: str, table: Shares, scale: Any) -> None:
 def draw_bars(figure: "SubFigure | Figure", bars: dict[str, dict[str, list[float]]], metric: str) -> None:
     """Three bars per arm, the median over seeds, a dot for each seed."""
     panel = figure.subplots()
-    for line, values in enumerate(bars.values()):
-        for place, (name, (label, colour)) in enumerate(BARS.items()):
-            if name in values:
-                at = line + 0.26 * (place - 1)
-                label = label if line == 0 else ""
-                panel.barh(at, statistics.median(values[name]), 0.24, color=colour, alpha=0.75, label=label)
-                panel.plot(values[name], [at] * len(values[name]), "o", color=FAINT, markersize=2.5)
+    for place, (name, (label, colour)) in enumerate(BARS.items()):
+        lines = {line + 0.26 * (place - 1): values[name] for line, values in enumerate(bars.values()) if name in values}
+        if lines:
+            medians = [statistics.median(seeds) for seeds in lines.values()]
+            panel.barh(list(lines), medians, 0.24, color=colour, alpha=0.75, label=label)
+        for at, seeds in lines.items():
+            panel.plot(seeds, [at] * len(seeds), "o", color=FAINT, markersize=2.5)
     panel.set_yticks(range(len(bars)), [cut(title, 40) for title in bars])
     panel.invert_yaxis()
     panel.set_xlabel(metric)

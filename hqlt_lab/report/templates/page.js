@@ -1,9 +1,10 @@
 "use strict";
-const size = { k: 1e3, M: 1e6, B: 1e9, T: 1e12 };
+const size = { k: 1e3, M: 1e6, B: 1e9, G: 1e9, T: 1e12, P: 1e15 };
 const value = (row, column) => {
   const text = row.cells[column].textContent.trim();
-  const found = text.match(/^([-+]?[\d.]+(?:e[-+]?\d+)?)\s*([kMBT]?)/);
-  return found ? parseFloat(found[1]) * (size[found[2]] || 1) : text;
+  // 1.5B are numbers, 512 B and 1.5 GB are bytes
+  const found = text.match(/^([-+]?[\d.]+(?:e[-+]?\d+)?)(?:([kMBT])| ([kMGTP])B)?/);
+  return found ? parseFloat(found[1]) * (size[found[2] || found[3]] || 1) : text;
 };
 const compare = (a, b) => {
   if ((a === "") !== (b === "")) return a === "" ? 1 : -1;
