@@ -70,8 +70,8 @@ class Trial(NamedTuple):
             right = run(truth, x, state, places, case.learning)
             mixed = torch.autocast(self.device, self.dtype) if self.dtype.itemsize < 4 else nullcontext()
             with mixed:
-                mine = moved((x, state, places), next(layer.parameters()))
-                found = run(layer, *mine, learning=case.learning)
+                x, state, places = moved((x, state, places), next(layer.parameters()))
+                found = run(layer, x, state, places, case.learning)
             yield case, max(off(one, other) for one, other in zip(found, right, strict=True))
 
     def layer(self) -> HybridMemory:

@@ -37,15 +37,15 @@ def mask(schedule: Schedule, queries: int, keys: int, place: Tensor | None, devi
     """Made once for a schedule and a shape, and with documents once for all layers that read them."""
     if place is None:
         return plain_mask(schedule, queries, keys, device)
-    if _latest.get("place") is not place:  # a mask holds its places, so only those of the latest batch are kept
-        _latest.clear()
-        _latest["place"] = place
-    found = _latest.get((schedule, keys)) or made(schedule, queries, keys, place, device)
-    _latest[schedule, keys] = found
-    return found
+    name = (id(place), schedule, keys)
+    if name not in _latest:
+        for other in [other for other in _latest if other[0] != id(place)]:
+            del _latest[other]  # a mask holds its places, so only those of the latest batch are kept
+        _latest[name] = made(schedule, queries, keys, place, device)
+    return _latest[name]
 
 
-_latest: dict[Any, Any] = {}
+_latest: dict[tuple[int, Schedule, int], BlockMask] = {}
 
 
 @cache
