@@ -8,6 +8,9 @@
     running_sum  sums that can be asked to come out the same every time
     attention    softmax under a schedule, at the cost of its window
     windowed     the same for a window on a CPU, in the cache
+    linear       a linear memory, scanned by whatever does it fastest
+    backends, choosing         what can compute the two memories, and how a job finds it
+    fla_scan, flash, flex      kernels for GPUs; spread: any course in the form that such kernels know
     swiglu       a gated MLP on a CPU, in the cache
     flops        what they compute, counted
 
