@@ -55,24 +55,10 @@ def devices() -> list[Finding]:
 
 def operations() -> list[Finding]:
     """Which backend computes each memory while learning, and why."""
-    import torch
+    from hqlt_lab.model.choices import usual_choices
 
-    from hqlt_lab.ops.backends import ATTENTIONS, SCANS
-    from hqlt_lab.ops.choosing import Job, choose
-
-    gpu = torch.cuda.is_available()
-    job = Job("cuda" if gpu else "cpu", torch.bfloat16 if gpu else torch.float32, 128, 128)
-    jobs = {
-        "fast weights": (SCANS, job),
-        "softmax, all or blocks": (ATTENTIONS, job),
-        "softmax, window": (ATTENTIONS, job._replace(masked=True)),
-        "softmax, decoding": (ATTENTIONS, job._replace(masked=True, past=True, learning=False)),
-    }
-    chosen = {topic: choose(backends, "auto", one) for topic, (backends, one) in jobs.items()}
-    return [
-        *(Finding(topic, choice.name, choice.slow or choice.why) for topic, choice in chosen.items()),
-        Finding("", "recurrent", "for rules that are not linear in their state, one step at a time"),
-    ]
+    chosen = [Finding(topic, choice.name, choice.slow or choice.why) for topic, choice in usual_choices().items()]
+    return [*chosen, Finding("", "recurrent", "for rules that are not linear in their state, one step at a time")]
 
 
 def extras() -> list[Finding]:

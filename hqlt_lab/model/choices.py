@@ -1,4 +1,4 @@
-"""What computes each layer's memories on a device, and why: known before anything is computed."""
+"""What computes the memories on a device, and why: known before anything is computed."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ import torch
 from hqlt_lab.model.memory import HybridMemory
 from hqlt_lab.model.sequence_model import SequenceModel
 from hqlt_lab.ops.attention import form, is_masked
-from hqlt_lab.ops.backends import ATTENTIONS
+from hqlt_lab.ops.backends import ATTENTIONS, SCANS
 from hqlt_lab.ops.choosing import Choice, Job, choose
 
 NONE = Choice("none", "the mixer does not read it")
@@ -41,3 +41,15 @@ def choices_of(memory: HybridMemory, tokens: int, device: str, dtype: torch.dtyp
         how = form(memory.schedule, tokens, tokens, documents)
         attention = chosen._replace(why=f"{chosen.why}; {how}") if chosen.name in ("blocks", "sdpa") else chosen
     return Choices(scan, attention)
+
+
+def usual_choices() -> dict[str, Choice]:
+    """On this machine, for heads of 128 channels in the precision that training has by default."""
+    gpu = torch.cuda.is_available()
+    job = Job("cuda" if gpu else "cpu", torch.bfloat16 if gpu else torch.float32, 128, 128)
+    return {
+        "fast weights": choose(SCANS, "auto", job),
+        "softmax, all or blocks": choose(ATTENTIONS, "auto", job),
+        "softmax, window": choose(ATTENTIONS, "auto", job._replace(masked=True)),
+        "softmax, decoding": choose(ATTENTIONS, "auto", job._replace(masked=True, past=True, learning=False)),
+    }

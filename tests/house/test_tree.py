@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "tasks": {"errors", "registry"},
     "experiment": {"errors", "registry", "model"},
     "train": {"errors", "registry", "model", "tasks", "experiment"},
-    "track": {"errors", "registry", "ops", "model", "tasks", "experiment", "train"},
+    "track": {"errors", "registry", "experiment", "train"},
     "study": {"errors", "registry", "experiment", "train", "track"},
     "report": {"errors", "words", "registry", "experiment", "train", "study"},
     "api": {"errors", "registry", "experiment", "train", "track", "study", "report"},
