@@ -26,11 +26,11 @@ NEEDS_GPU = "it needs a GPU"
 def fla_cannot(job: Job) -> str:
     if job.obstacle:
         return job.obstacle
+    if job.device != "cuda" and not interpreted():
+        return NEEDS_GPU
     if job.dtype not in (*SMALL, torch.float32):
         return f"it does not compute in {name_of(job.dtype)}"
-    if job.key > 256:
-        return f"it takes keys of 256 channels at most, not {job.key}"
-    return "" if job.device == "cuda" or interpreted() else NEEDS_GPU
+    return f"it takes keys of 256 channels at most, not {job.key}" if job.key > 256 else ""
 
 
 def fla_should_not(job: Job) -> str:
@@ -42,13 +42,14 @@ def fla_should_not(job: Job) -> str:
 
 
 def flash_attn_cannot(job: Job) -> str:
+    if job.device != "cuda":
+        return NEEDS_GPU
     if job.obstacle or job.past:
         return job.obstacle or "there are keys from before the first query"
     if job.dtype not in SMALL:
         return f"it computes in bfloat16 and float16, not in {name_of(job.dtype)}"
-    if max(job.key, job.value) > 256:
-        return f"it takes heads of 256 channels at most, not {max(job.key, job.value)}"
-    return "" if job.device == "cuda" else NEEDS_GPU
+    widest = max(job.key, job.value)
+    return f"it takes heads of 256 channels at most, not {widest}" if widest > 256 else ""
 
 
 def sdpa_should_not(job: Job) -> str:

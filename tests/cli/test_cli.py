@@ -45,7 +45,7 @@ def test_show_tells_words_options_and_place():
 
 def test_doctor_tells_what_is_used_and_how_to_get_what_is_missing():
     told = hqlt("doctor")
-    assert "chunk-parallel in plain torch" in told
+    assert "fast weights            torch" in told and "not fla: it needs a GPU" in told
     assert "pip install --no-build-isolation -c constraints.txt -e '.[flash]'" in told
     assert {"topic", "found", "note"} == set(json.loads(hqlt("doctor", "--json"))[0])
 
