@@ -51,6 +51,14 @@ def test_arms_times_axes_times_points_times_seeds(written):
     assert len({planned.key for planned in plan(load(file))}) == 32
 
 
+def test_a_backend_that_is_asked_for_makes_another_cell(written):
+    made = cells(load(written("arms: {a: {}, b: {ops.scan: recurrent}}\nops: {attention: auto}\nseeds: 1\n")))
+    assert [cell.ops.scan for cell in made] == ["auto", "recurrent"] and key_of(made[0]) != key_of(made[1])
+    assert key_of(made[0]) == key_of(cells(load(written("seeds: 1\n")))[0])
+    with pytest.raises(ConfigError, match=r"ops\.scan"):
+        load(written("ops: {scan: fals}\n"))
+
+
 def test_without_arms_there_is_one(written):
     assert [cell.arm for cell in cells(load(written("seeds: 1\n")))] == ["base"]
 

@@ -4,7 +4,6 @@ import pytest
 
 from hqlt_lab.errors import ConfigError
 from hqlt_lab.experiment.cell import Cell
-from hqlt_lab.experiment.plan import key_of
 from hqlt_lab.model.config import OpsConfig
 from hqlt_lab.train.fit import fit
 from hqlt_lab.train.ops_file import read_ops
@@ -33,13 +32,12 @@ def test_a_run_tells_what_computes_it_and_why(folder, model, scan, attention):
     assert ("not fla: it needs a GPU" in told["scan_why"]) == ("torch" in scan)
 
 
-def test_backends_that_are_asked_for_give_the_same_and_are_other_cells(tmp_path):
+def test_backends_that_are_asked_for_give_the_same(tmp_path):
     asked = [OpsConfig(), OpsConfig(scan="recurrent", attention="dense"), OpsConfig(scan="torch", attention="sdpa")]
     cells = [by(ops, precision="64") for ops in asked]
     losses = [fit(cell, tmp_path / str(number)).metrics["train/loss"] for number, cell in enumerate(cells)]
     assert losses == pytest.approx([losses[0]] * 3, rel=1e-12)
     assert read_ops(tmp_path / "1")["scan"] == "recurrent" and read_ops(tmp_path / "1")["scan_why"] == "asked for"
-    assert len({key_of(cell) for cell in cells}) == 3
 
 
 def test_a_backend_that_cannot_is_refused_before_a_step(folder):
