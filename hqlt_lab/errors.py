@@ -4,7 +4,7 @@
     ├── RegistryError   a part that is not there, is there twice, or has no such option     (also a ValueError)
     ├── ConfigError     settings that do not make a model, a task or an experiment          (also a ValueError)
     ├── TrainingError   a run that cannot go on
-    └── StoreError      a study or a tracking store that cannot be read or written
+    └── StoreError      a study, a tracking store or prepared data that cannot be read or written
 
 A message has one shape: path, what is wrong in the reader's words, the nearest right thing, what there is or what to
 do.

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from hqlt_lab.api.tracked import RUNS, card_of, tracker_of
 from hqlt_lab.api.written import making_of
 from hqlt_lab.experiment.experiment import load as load_experiment
+from hqlt_lab.files import write
 from hqlt_lab.registry import hand_on, included
 from hqlt_lab.study.crew import warm_up
 from hqlt_lab.study.run import Choice, open_agenda, prepare, train, wanted
 from hqlt_lab.study.run import forget as forget_cells
 from hqlt_lab.study.store import Store
 from hqlt_lab.study.view import View
-from hqlt_lab.train.files import write
 
 if TYPE_CHECKING:
     import pandas

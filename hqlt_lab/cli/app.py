@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from hqlt_lab.cli import compare, components, evaluate, experiments, machine, reports, studies
+from hqlt_lab.cli import compare, components, data, evaluate, experiments, machine, reports, studies
 
 app = typer.Typer(
     help="Ablations of hybrid quadratic-linear transformers: compose, check, train, compare.",
@@ -41,5 +41,6 @@ app.command("compare")(compare.compare)
 app.command("forget")(studies.forget)
 app.command("ui")(studies.ui)
 app.command("train")(experiments.train)
+app.add_typer(data.app, name="data")
 app.command("schema")(experiments.schema)
 app.command("doctor")(machine.doctor)

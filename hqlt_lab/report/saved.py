@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hqlt_lab.train.files import write
+from hqlt_lab.files import write
 
 if TYPE_CHECKING:
     from hqlt_lab.report.figures.draw import Drawn

@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from hqlt_lab.train.files import write
+from hqlt_lab.files import write
 
 FILE = "mlflow.json"
 

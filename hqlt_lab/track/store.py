@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hqlt_lab.files import put
 from hqlt_lab.track.knock import Away, first_line, has_content, knock_database, knock_file, knock_server, locked
-from hqlt_lab.train.files import put
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -9,7 +9,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from hqlt_lab.train.files import write
+from hqlt_lab.files import write
 
 FILE = "canary.json"
 MOST = 3  # names in a sentence

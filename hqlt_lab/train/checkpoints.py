@@ -20,8 +20,8 @@ import torch
 from lightning.pytorch import Trainer
 
 from hqlt_lab.experiment.cell import Cell
+from hqlt_lab.files import put
 from hqlt_lab.train.claim import same_cell
-from hqlt_lab.train.files import put
 from hqlt_lab.train.progress import Progress
 
 LAST, PREVIOUS, BEST = "last.ckpt", "previous.ckpt", "best.ckpt"

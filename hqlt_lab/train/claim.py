@@ -9,7 +9,7 @@ from typing import Any
 
 from hqlt_lab.errors import TrainingError
 from hqlt_lab.experiment.cell import NOT_IN_THE_KEY, Cell
-from hqlt_lab.train.files import write
+from hqlt_lab.files import write
 
 FILE = "cell.json"
 LOCK = "training.lock"

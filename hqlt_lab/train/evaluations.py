@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from hqlt_lab.train.files import write
+from hqlt_lab.files import write
 
 FILE = "evaluations.json"
 Evaluations = dict[str, dict[str, float]]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hqlt_lab.train.files import write
+from hqlt_lab.files import write
 
 if TYPE_CHECKING:
     from hqlt_lab.model.choices import Choices

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from hqlt_lab.train.files import write
+from hqlt_lab.files import write
 
 FILE = "outcome.json"
 Status = Literal["done", "diverged"]

@@ -1,0 +1,129 @@
+"""The verbs about text: data prepare, data show, data check."""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from hqlt_lab.errors import StoreError
+from hqlt_lab.words import in_bytes, in_numbers
+
+if TYPE_CHECKING:
+    from hqlt_lab.data.index import Index
+    from hqlt_lab.data.pieces import Tally
+    from hqlt_lab.data.prepare import Watch
+
+FolderArgument = Annotated[Path, typer.Argument(help="A folder with prepared data.")]
+console = Console()
+app = typer.Typer(help="Text as tokens on disk: prepare it once, then train on it.", no_args_is_help=True)
+
+
+@app.command()
+def prepare(
+    source: Annotated[str, typer.Argument(help="python, a file, a folder, or a dataset of Hugging Face.")],
+    into: Annotated[Path, typer.Option(help="The folder to make.")],
+    tokenizer: Annotated[str, typer.Option(help="bytes, bpe, mistral, or one of Hugging Face.")] = "bytes",
+    vocabulary: Annotated[int, typer.Option(help="How many tokens bpe learns.")] = 4096,
+    limit_documents: Annotated[int | None, typer.Option(help="Read no more than that.")] = None,
+    valid: Annotated[float, typer.Option(help="Share of documents held out for selection.")] = 0.01,
+    test: Annotated[float, typer.Option(help="Share of documents held out for the report.")] = 0.01,
+    text: Annotated[str, typer.Option(help="The field or column that is the text.")] = "text",
+    config: Annotated[str | None, typer.Option(help="The dataset's configuration.")] = None,
+    split: Annotated[str, typer.Option(help="The dataset's split to read.")] = "train",
+    shard_tokens: Annotated[int, typer.Option(help="Tokens in a file.")] = 1 << 28,
+    workers: Annotated[int | None, typer.Option(help="Processes that tokenise. Without it: one per core.")] = None,
+) -> None:
+    """Tokenise a source into a folder.  The same command goes on after any kill."""
+    from hqlt_lab.data.prepare import prepare
+    from hqlt_lab.data.request import Request
+
+    request = Request(
+        source=source,
+        text=text,
+        config=config,
+        split=split,
+        tokenizer=tokenizer,
+        vocabulary=vocabulary,
+        limit_documents=limit_documents,
+        valid=valid,
+        test=test,
+        shard_tokens=shard_tokens,
+    )
+    with watching(limit_documents) as watch:
+        index = prepare(request, into, workers or len(os.sched_getaffinity(0)), watch)
+    tell(index)
+
+
+@contextmanager
+def watching(documents: int | None) -> Iterator["Watch"]:
+    """A line that says how far it is."""
+    words = TextColumn("{task.description}: {task.completed} documents, {task.fields[size]}")
+    columns = (SpinnerColumn(), words, BarColumn(), TimeElapsedColumn())
+    sizes: list[int] = []
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("reading", total=documents, size="")
+
+        def watch(doing: str, tally: "Tally | None") -> None:
+            if tally:
+                sizes.append(sum(split.bytes for split in tally.splits.values()))
+                progress.advance(task, tally.read)
+            progress.update(task, description=doing, size=in_bytes(sum(sizes)))
+
+        yield watch
+
+
+@app.command()
+def show(
+    folder: FolderArgument, as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False
+) -> None:
+    """What is in a folder: splits, tokens, source, tokenizer, digest, and how a document begins."""
+    from hqlt_lab.data.corpus import open_corpus
+
+    corpus = open_corpus(folder)
+    if as_json:
+        print(json.dumps(corpus.index.as_dict(), indent=2))
+        return
+    tell(corpus.index)
+    console.print("\n[bold]a training document[/bold]")
+    console.print(corpus.decode(corpus.document("train")[:200]), markup=False, highlight=False)
+
+
+@app.command()
+def check(folder: FolderArgument) -> None:
+    """Read every file and compare it with what was written."""
+    from hqlt_lab.data.index import damaged, read_index
+
+    index = read_index(folder)
+    with Console(stderr=True).status(f"reading {len(index.files)} files ..."):
+        wrong = list(damaged(folder, index))
+    if wrong:
+        raise StoreError("\n".join([*wrong, "Prepare the data again in another folder."]))
+    console.print(f"{folder}: all {len(index.files)} files are as they were written. Digest {index.digest}.")
+
+
+def tell(index: "Index") -> None:
+    """The index for people."""
+    table = Table("split", "documents", "tokens", "text", "tokens per byte", box=None, pad_edge=False)
+    for name, split in index.splits.items():
+        ratio = f"{split.tokens / split.bytes:.3f}" if split.bytes else "-"
+        table.add_row(name, str(split.documents), in_numbers(split.tokens), in_bytes(split.bytes), ratio)
+    console.print(table, "")
+    skipped = ", ".join(f"{number} {reason}" for reason, number in index.skipped.items())
+    told = {
+        "tokenizer": f"{index.tokenizer}, {index.vocabulary} tokens, {index.separator} before each document",
+        "source": ", ".join(f"{name} {value}" for name, value in index.source.items() if value is not None),
+        "left out": skipped or "nothing",
+        "digest": index.digest,
+    }
+    if empty := [name for name, split in index.splits.items() if not split.documents and index.options.get(name)]:
+        told["empty"] = f"{' and '.join(empty)}: so few documents need a larger share, say --valid 0.1 --test 0.1"
+    for topic, words in told.items():
+        console.print(f"[bold]{topic:10}[/bold]", end="")
+        console.print(words, markup=False, highlight=False, soft_wrap=True)

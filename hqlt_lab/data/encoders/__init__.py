@@ -1,0 +1,1 @@
+"""Tokenizers: from texts to numbers and back, one file each."""

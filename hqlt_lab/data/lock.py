@@ -1,0 +1,28 @@
+"""One at a time: who prepares data in a folder holds a lock on it, which a kill frees."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hqlt_lab.errors import StoreError
+
+
+@contextmanager
+def owned(folder: Path) -> Iterator[None]:
+    """Be the only one who prepares here, and clear away what another left half written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder / "prepare.lock", os.O_CREAT | os.O_RDWR, 0o644)
+    except OSError as error:
+        raise StoreError(f"{folder}: nothing can be written here ({error.strerror}).") from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for leftover in folder.rglob("*.writing"):
+            leftover.unlink(missing_ok=True)
+        yield
+    except BlockingIOError as error:
+        raise StoreError(f"{folder}: another `hqlt data prepare` is at work here. Wait for it to end.") from error
+    finally:
+        os.close(handle)

@@ -1,0 +1,94 @@
+"""What data to make.  The same request makes the same bytes, however often it was interrupted."""
+
+import json
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from hqlt_lab.data.index import read_index
+from hqlt_lab.data.sources._base import Source
+from hqlt_lab.data.sources.choose import open_source
+from hqlt_lab.errors import ConfigError, StoreError
+from hqlt_lab.files import write
+
+OF_THE_SOURCE = ("source", "text", "config", "split")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """A source, a tokenizer, and what to hold out."""
+
+    source: str
+    """python, a file, a folder, or a dataset of Hugging Face."""
+    text: str = "text"
+    """The field or column that is the text."""
+    config: str | None = None
+    """The dataset's configuration."""
+    split: str = "train"
+    """The dataset's split that is read."""
+    tokenizer: str = "bytes"
+    """bytes, bpe, mistral, or a tokenizer of Hugging Face."""
+    vocabulary: int = 4096
+    """How many tokens bpe learns."""
+    limit_documents: int | None = None
+    """Read no more documents than that."""
+    valid: float = 0.01
+    """The share of documents that is held out for selection."""
+    test: float = 0.01
+    """The share of documents that is held out for the report."""
+    shard_tokens: int = 1 << 28
+    """Tokens in a file."""
+
+    def __post_init__(self) -> None:
+        if complaints := [*self._mistakes()]:
+            raise ConfigError("\n".join(complaints))
+
+    def _mistakes(self) -> list[str]:
+        shares = {"valid": self.valid, "test": self.test}
+        wrong = [f"{name}: a share from 0 to 1 is needed, got {share}." for name, share in shares.items() if share < 0]
+        if sum(shares.values()) >= 1:
+            wrong.append(f"valid and test: {self.valid} and {self.test} leave nothing to train on.")
+        counts = {"limit_documents": self.limit_documents, "shard_tokens": self.shard_tokens}
+        given = {name: number for name, number in counts.items() if number is not None}
+        return wrong + [f"{name}: at least 1 is needed, got {given[name]}." for name in given if given[name] < 1]
+
+    def open(self) -> Source:
+        return open_source(self.source, self.text, self.config, self.split)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What was asked of the source's documents."""
+        told = {name: value for name, value in asdict(self).items() if name not in OF_THE_SOURCE}
+        return told if self.tokenizer == "bpe" else told | {"vocabulary": None}
+
+
+def begin(folder: Path, source: dict[str, Any], options: dict[str, Any]) -> None:
+    """Claim a folder for a request; one that holds the work of another is refused."""
+    note, asked = folder / "work" / "request.json", {"source": source, "options": options}
+    before = asked_before(folder, note)
+    if before == asked:
+        return
+    if before and ((folder / "index.json").exists() or any((folder / "work").glob("*.piece"))):
+        raise StoreError(f"{folder}: it holds other data. {differences(before, asked)} Choose another folder.")
+    for leftover in (folder / "work", folder / "tokenizer"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    note.parent.mkdir(parents=True)
+    write(note, json.dumps(asked))
+
+
+def asked_before(folder: Path, note: Path) -> dict[str, Any] | None:
+    if (folder / "index.json").exists():
+        index = read_index(folder)
+        return {"source": index.source, "options": index.options}
+    return json.loads(note.read_text()) if note.exists() else None
+
+
+def differences(before: dict[str, Any], now: dict[str, Any]) -> str:
+    """A sentence for each setting that is not what it was."""
+    was, is_now = ({**one["source"], **one["options"]} for one in (before, now))
+    return " ".join(
+        f"{name} was {was.get(name)}, and now is {is_now.get(name)}."
+        for name in dict.fromkeys([*was, *is_now])
+        if was.get(name) != is_now.get(name)
+    )

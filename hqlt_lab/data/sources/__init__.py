@@ -1,0 +1,1 @@
+"""Where text comes from: files, the running Python's library, datasets of Hugging Face."""

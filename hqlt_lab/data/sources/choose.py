@@ -1,0 +1,24 @@
+"""Which source a name means.
+
+python       the standard library's own files
+a path       that file, or all files of that folder
+hf:NAME      a dataset of Hugging Face, or a folder read as one; without hf: where there is no such path
+"""
+
+from pathlib import Path
+
+from hqlt_lab.data.sources._base import Source
+from hqlt_lab.data.sources.files import local, python
+from hqlt_lab.data.sources.hub import Hub
+from hqlt_lab.errors import ConfigError
+
+
+def open_source(name: str, field: str, config: str | None, split: str) -> Source:
+    """The source of that name; field, config and split are for those that have them."""
+    if name == "python":
+        return python()
+    if not name.startswith("hf:") and Path(name).exists():
+        return local(Path(name), field)
+    if name.startswith((".", "/", "~")):
+        raise ConfigError(f"{name}: there is no such file or folder.")
+    return Hub(name.removeprefix("hf:"), config, split, field)
