@@ -9,7 +9,6 @@ from hqlt_lab.data.corpus import open_corpus
 from hqlt_lab.data.index import SPLITS
 from hqlt_lab.data.pieces import split_of
 from hqlt_lab.errors import ConfigError, StoreError
-
 from tests.data.conftest import TEXTS
 
 
@@ -87,7 +86,7 @@ def test_past_the_end_of_what_is_held_out_is_nothing(corpus):
         corpus.windows("valid", 0, count, 1, 16)
     with pytest.raises(ConfigError, match="there are 0 of 1000000 tokens"):
         corpus.windows("train", 0, 0, 1, 1_000_000)
-    with pytest.raises(ConfigError, match="'short': there is no such split. There are: train, valid, test"):
+    with pytest.raises(ConfigError, match=r"'short': there is no such split. There are: train, valid, test"):
         corpus.tokens("short")
 
 
@@ -103,8 +102,10 @@ def test_another_process_gets_the_folder_and_not_the_tokens(corpus):
 
 
 def test_a_folder_without_data_says_what_to_type(tmp_path):
-    with pytest.raises(StoreError, match="there are no prepared data. Make some with: hqlt data prepare python --into"):
+    with pytest.raises(
+        StoreError, match=r"there are no prepared data. Make some with: hqlt data prepare python --into"
+    ):
         open_corpus(tmp_path / "nothing")
     (tmp_path / "half/work").mkdir(parents=True)
-    with pytest.raises(StoreError, match="not complete. Run the same `hqlt data prepare` again"):
+    with pytest.raises(StoreError, match=r"not complete. Run the same `hqlt data prepare` again"):
         open_corpus(tmp_path / "half")
