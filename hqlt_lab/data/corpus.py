@@ -71,11 +71,11 @@ class Corpus:
 
     def windows(self, split: Split, seed: int, first: int, count: int, length: int) -> Windows:
         """Windows number first .. first + count - 1; only train looks at the seed."""
-        block = np.empty((count, length + 1), dtype=np.int64)
+        block = np.empty((count, length + 1), dtype=self.index.dtype)
         for row, window in zip(block, self._places(split, seed, first, count, length).tolist(), strict=True):
             self._read(split, window * length, row)
-        tokens = block[:, :-1].copy()
-        return Windows(tokens, block[:, 1:].copy(), tokens == self.index.separator)
+        read, due = block[:, :-1], block[:, 1:]
+        return Windows(read.astype(np.int64), due.astype(np.int64), read == self.index.separator)
 
     def document(self, split: Split, shard: int = 0, number: int = 0) -> Ints:
         """The tokens of a document, from its separator to the end of its shard at most."""
@@ -104,7 +104,7 @@ class Corpus:
             )
         return shuffled(numbers, there, seed) if split == "train" else numbers
 
-    def _read(self, split: Split, first: int, into: Ints) -> None:
+    def _read(self, split: Split, first: int, into: NDArray[Any]) -> None:
         """Fill a row with the tokens from a place of the split on, across shards."""
         filled = 0
         while filled < len(into):
