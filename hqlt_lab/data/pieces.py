@@ -129,7 +129,8 @@ def keep(file: Path, piece: Piece) -> None:
 def tally_of(file: Path) -> Tally | None:
     """What a piece that is done is made of; None where there is none, or the disk kept only half of it."""
     try:
-        with np.load(file) as piece:
+        # opened here, as numpy would leave a file open that is cut off
+        with file.open("rb") as handle, np.load(handle) as piece:
             return as_tally(json.loads(str(piece["tally"])))
     except (FileNotFoundError, zipfile.BadZipFile, ValueError, KeyError, EOFError):
         return None

@@ -35,7 +35,6 @@ def sources(tmp_path_factory, lines):
         handle.write(lines)
     parquet.write_table(pyarrow.table({"text": TEXTS}), home / "d.parquet", row_group_size=50)
     for number, text in enumerate(TEXTS):
-        (home / f"e/{number % 2}").mkdir(parents=True, exist_ok=True)
         (home / f"e/{number // 60}").mkdir(parents=True, exist_ok=True)
         (home / f"e/{number // 60}/{number:03}.txt").write_bytes(text.encode())
     (home / "f").mkdir()
