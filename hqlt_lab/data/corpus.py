@@ -96,13 +96,13 @@ class Corpus:
         return load_encoder(self.index.tokenizer, self.folder / "tokenizer")
 
     def _places(self, split: Split, seed: int, first: int, count: int, length: int) -> Ints:
-        there, numbers = self.windows_in(split, length), np.arange(first, first + count)
+        there = self.windows_in(split, length)
         if not there or first < 0 or (split != "train" and first + count > there):
             raise ConfigError(
                 f"{self.folder}: windows {first} to {first + count - 1} of {split} were asked for, and there are "
                 f"{there} of {length} tokens. {split} has {self.tokens(split)} tokens."
             )
-        return shuffled(numbers, there, seed) if split == "train" else numbers
+        return shuffled(first, count, there, seed) if split == "train" else np.arange(first, first + count)
 
     def _read(self, split: Split, first: int, into: NDArray[Any]) -> None:
         """Fill a row with the tokens from a place of the split on, across shards."""

@@ -11,6 +11,7 @@ of 2,048 or 234 million of 64, in every process.
 Black, Rogaway 2002, "Ciphers with arbitrary finite domains".
 """
 
+from functools import lru_cache
 from hashlib import blake2b
 from math import isqrt
 
@@ -21,39 +22,48 @@ Words = NDArray[np.uint64]
 Ints = NDArray[np.int64]
 
 ROUNDS = 6
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+HALF = np.uint64(32)
+FACTORS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))  # of splitmix64
 
 
-def shuffled(numbers: Ints, count: int, seed: int) -> Ints:
-    """Which of `count` windows comes as number i of training, for each i in `numbers`."""
-    epochs, places = np.divmod(numbers.astype(np.uint64), np.uint64(count))
-    keys = round_keys(seed, epochs)
-    found = permuted(places, count, keys)
-    while (outside := found >= count).any():
-        found[outside] = permuted(found[outside], count, keys[:, outside])
-    return found.astype(np.int64)
+def shuffled(first: int, number: int, count: int, seed: int) -> Ints:
+    """Which of `count` windows come as numbers first .. first + number - 1 of training."""
+    found = []
+    while number:
+        epoch, place = divmod(first, count)
+        here = min(number, count - place)
+        found.append(of_epoch(np.arange(place, place + here, dtype=np.uint64), count, round_keys(seed, epoch)))
+        first, number = first + here, number - here
+    return np.concatenate(found).astype(np.int64)
+
+
+def of_epoch(places: Words, count: int, keys: Words) -> Words:
+    """Where each place of an epoch is sent; one that falls past the end goes on until it does not."""
+    sent = permuted(places, count, keys)
+    while (outside := sent >= count).any():
+        sent[outside] = permuted(sent[outside], count, keys)
+    return sent
 
 
 def permuted(places: Words, count: int, keys: Words) -> Words:
     """One pass of the network: a bijection of 0 .. a b - 1."""
-    rows = np.uint64(isqrt(count - 1) + 1)
-    columns = np.uint64(-(-count // int(rows)))
+    a = isqrt(count - 1) + 1
+    rows, columns = np.uint64(a), np.uint64(-(-count // a))
     left, right = np.divmod(places, columns)
     for even, odd in zip(keys[::2], keys[1::2], strict=True):
-        left = (left + mix(right ^ even) % rows) % rows
-        right = (right + mix(left ^ odd) % columns) % columns
+        left = (left + hashed(right, even)) % rows
+        right = (right + hashed(left, odd)) % columns
     return left * columns + right
 
 
-def round_keys(seed: int, epochs: Words) -> Words:
-    """64 random bits for each round of each epoch, [rounds, epochs]."""
-    base = np.frombuffer(blake2b(f"windows/{seed}".encode(), digest_size=8).digest(), dtype="<u8")
-    rounds = np.arange(1, ROUNDS + 1, dtype=np.uint64)[:, None] * GOLDEN
-    return mix(mix(base ^ mix(epochs + GOLDEN)) + rounds)
+@lru_cache(maxsize=16)
+def round_keys(seed: int, epoch: int) -> Words:
+    """64 random bits for each round."""
+    told = blake2b(f"windows/{seed}/{epoch}".encode(), digest_size=8 * ROUNDS).digest()
+    return np.frombuffer(told, dtype="<u8")
 
 
-def mix(words: Words) -> Words:
-    """The finaliser of splitmix64: every bit that goes in turns about half of those that come out."""
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))
+def hashed(words: Words, key: np.uint64) -> Words:
+    """32 random bits for each word: products carry low bits up, and the high half is what is taken down again."""
+    words = (words ^ key) * FACTORS[0]
+    return ((words ^ (words >> HALF)) * FACTORS[1]) >> HALF
