@@ -102,6 +102,16 @@ def hear_ctrl_c():
 PAGES = ["README.md", *(f"docs/{page}.md" for page in ("experiments", "studies", "probes", "reports"))]
 
 
+def test_the_page_on_data_does_what_it_says(tmp_path):
+    page = (ROOT / "docs/data.md").read_text()
+    for line in commands(page):
+        assert typed(line, tmp_path), line
+    (script,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    words = [sys.executable, "-W", "error", "-c", script]
+    told = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert f"# {told.stdout.strip()}\n" in script
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_every_command_of_the_docs_works(page, small_world):
