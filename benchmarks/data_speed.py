@@ -17,6 +17,7 @@ from pathlib import Path
 from hqlt_lab.data.corpus import Corpus, open_corpus
 from hqlt_lab.data.prepare import prepare
 from hqlt_lab.data.request import Request
+from hqlt_lab.data.sources.choose import open_source
 from hqlt_lab.train.heap import keep_freed_memory
 
 TURNS, SIZES, WORKERS = 3, {"bytes": 200_000_000}, 2
@@ -25,7 +26,7 @@ OTHERS = 10_000_000  # bytes of text for a tokenizer that looks things up
 
 def write_text(folder: Path, size: int) -> None:
     """So much of the standard library, over and over."""
-    library = b"\n".join(text for text in Request(source="python").open().documents() if isinstance(text, bytes))
+    library = b"\n".join(text for text in open_source(Request(source="python")).documents() if isinstance(text, bytes))
     folder.mkdir()
     whole = library * (size // len(library) + 1)
     for number, first in enumerate(range(0, size, 1_000_000)):

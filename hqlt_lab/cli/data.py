@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from hqlt_lab.data.request import Request
 from hqlt_lab.errors import StoreError
 from hqlt_lab.words import in_bytes, in_numbers
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from hqlt_lab.data.prepare import Watch
 
 FolderArgument = Annotated[Path, typer.Argument(help="A folder with prepared data.")]
+USUAL = Request(source="python")  # what each option is where it is not given
 console = Console()
 app = typer.Typer(help="Text as tokens on disk: prepare it once, then train on it.", no_args_is_help=True)
 
@@ -29,20 +31,19 @@ app = typer.Typer(help="Text as tokens on disk: prepare it once, then train on i
 def prepare(
     source: Annotated[str, typer.Argument(help="python, a file, a folder, or a dataset of Hugging Face.")],
     into: Annotated[Path, typer.Option(help="The folder to make.")],
-    tokenizer: Annotated[str, typer.Option(help="bytes, bpe, mistral, or one of Hugging Face.")] = "bytes",
-    vocabulary: Annotated[int, typer.Option(help="How many tokens bpe learns.")] = 4096,
+    tokenizer: Annotated[str, typer.Option(help="bytes, bpe, mistral, or one of Hugging Face.")] = USUAL.tokenizer,
+    vocabulary: Annotated[int, typer.Option(help="How many tokens bpe learns.")] = USUAL.vocabulary,
     limit_documents: Annotated[int | None, typer.Option(help="Read no more than that.")] = None,
-    valid: Annotated[float, typer.Option(help="Share of documents held out for selection.")] = 0.01,
-    test: Annotated[float, typer.Option(help="Share of documents held out for the report.")] = 0.01,
-    text: Annotated[str, typer.Option(help="The field or column that is the text.")] = "text",
+    valid: Annotated[float, typer.Option(help="Share of documents held out for selection.")] = USUAL.valid,
+    test: Annotated[float, typer.Option(help="Share of documents held out for the report.")] = USUAL.test,
+    text: Annotated[str, typer.Option(help="The field or column that is the text.")] = USUAL.text,
     config: Annotated[str | None, typer.Option(help="The dataset's configuration.")] = None,
-    split: Annotated[str, typer.Option(help="The dataset's split to read.")] = "train",
-    shard_tokens: Annotated[int, typer.Option(help="Tokens in a file.")] = 1 << 28,
-    workers: Annotated[int | None, typer.Option(help="Processes that tokenise. Without it: one per core.")] = None,
+    split: Annotated[str, typer.Option(help="The dataset's split to read.")] = USUAL.split,
+    shard_tokens: Annotated[int, typer.Option(help="Tokens in a file.")] = USUAL.shard_tokens,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes that tokenise; else one per core.")] = None,
 ) -> None:
     """Tokenise a source into a folder.  The same command goes on after any kill."""
     from hqlt_lab.data.prepare import prepare
-    from hqlt_lab.data.request import Request
 
     request = Request(
         source=source,
@@ -56,8 +57,12 @@ def prepare(
         test=test,
         shard_tokens=shard_tokens,
     )
-    with watching(limit_documents) as watch:
-        index = prepare(request, into, workers or len(os.sched_getaffinity(0)), watch)
+    try:
+        with watching(limit_documents) as watch:
+            index = prepare(request, into, workers or len(os.sched_getaffinity(0)), watch)
+    except KeyboardInterrupt:
+        console.print(f"{into}: stopped. The same command goes on.", soft_wrap=True)
+        raise typer.Exit(130) from None
     tell(index)
 
 

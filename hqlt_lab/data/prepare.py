@@ -12,14 +12,16 @@ from itertools import count, islice, takewhile
 from pathlib import Path
 
 from hqlt_lab.data.assemble import assemble
+from hqlt_lab.data.claim import begin
 from hqlt_lab.data.crew import Craft, made
 from hqlt_lab.data.encoders.choose import Encoder, load_encoder, make_encoder
 from hqlt_lab.data.finish import total, write_index
 from hqlt_lab.data.index import Index, read_index
 from hqlt_lab.data.lock import owned
 from hqlt_lab.data.pieces import Tally, as_tally, cut, is_text, piece_file, split_of, tally_of
-from hqlt_lab.data.request import Request, begin
+from hqlt_lab.data.request import Request
 from hqlt_lab.data.sources._base import Document, Source
+from hqlt_lab.data.sources.choose import open_source
 from hqlt_lab.errors import ConfigError
 from hqlt_lab.files import write
 
@@ -28,7 +30,7 @@ Watch = Callable[[str, Tally | None], None]  # what is being done; of a piece th
 
 def prepare(request: Request, folder: Path, workers: int, watch: Watch = lambda *_: None) -> Index:
     """Make what was requested in a folder, or what is missing of it."""
-    source = request.open()
+    source = open_source(request)
     with owned(folder):
         begin(folder, source.description, request.options)
         if not (folder / "index.json").exists():

@@ -1,16 +1,9 @@
 """What data to make.  The same request makes the same bytes, however often it was interrupted."""
 
-import json
-import shutil
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
-from hqlt_lab.data.index import read_index
-from hqlt_lab.data.sources._base import Source
-from hqlt_lab.data.sources.choose import open_source
-from hqlt_lab.errors import ConfigError, StoreError
-from hqlt_lab.files import write
+from hqlt_lab.errors import ConfigError
 
 OF_THE_SOURCE = ("source", "text", "config", "split")
 
@@ -53,42 +46,8 @@ class Request:
         given = {name: number for name, number in counts.items() if number is not None}
         return wrong + [f"{name}: at least 1 is needed, got {given[name]}." for name in given if given[name] < 1]
 
-    def open(self) -> Source:
-        return open_source(self.source, self.text, self.config, self.split)
-
     @property
     def options(self) -> dict[str, Any]:
         """What was asked of the source's documents."""
         told = {name: value for name, value in asdict(self).items() if name not in OF_THE_SOURCE}
         return told if self.tokenizer == "bpe" else told | {"vocabulary": None}
-
-
-def begin(folder: Path, source: dict[str, Any], options: dict[str, Any]) -> None:
-    """Claim a folder for a request; one that holds the work of another is refused."""
-    note, asked = folder / "work" / "request.json", {"source": source, "options": options}
-    before = asked_before(folder, note)
-    if before == asked:
-        return
-    if before and ((folder / "index.json").exists() or any((folder / "work").glob("*.piece"))):
-        raise StoreError(f"{folder}: it holds other data. {differences(before, asked)} Choose another folder.")
-    for leftover in (folder / "work", folder / "tokenizer"):
-        shutil.rmtree(leftover, ignore_errors=True)
-    note.parent.mkdir(parents=True)
-    write(note, json.dumps(asked))
-
-
-def asked_before(folder: Path, note: Path) -> dict[str, Any] | None:
-    if (folder / "index.json").exists():
-        index = read_index(folder)
-        return {"source": index.source, "options": index.options}
-    return json.loads(note.read_text()) if note.exists() else None
-
-
-def differences(before: dict[str, Any], now: dict[str, Any]) -> str:
-    """A sentence for each setting that is not what it was."""
-    was, is_now = ({**one["source"], **one["options"]} for one in (before, now))
-    return " ".join(
-        f"{name} was {was.get(name)}, and now is {is_now.get(name)}."
-        for name in dict.fromkeys([*was, *is_now])
-        if was.get(name) != is_now.get(name)
-    )

@@ -10,6 +10,7 @@ from pyarrow import parquet
 
 from hqlt_lab.data.prepare import prepare
 from hqlt_lab.data.request import Request
+from hqlt_lab.data.sources.choose import open_source
 from hqlt_lab.errors import ConfigError, StoreError
 from tests.data.conftest import TEXTS
 
@@ -17,7 +18,7 @@ BYTES = [text.encode() for text in TEXTS]
 
 
 def found(source, first=0, **words):
-    return list(Request(source=str(source), **words).open().documents(first))
+    return list(open_source(Request(source=str(source), **words)).documents(first))
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +51,7 @@ def test_every_format_gives_the_documents_from_any_number_on(sources, name, firs
 
 
 def test_the_standard_library_is_always_there():
-    source = Request(source="python").open()
+    source = open_source(Request(source="python"))
     first = list(islice(source.documents(), 3))
     assert first[0].decode().startswith('"""Record of phased-in incompatible language changes.')
     assert source.description["files"] > 500 and list(islice(source.documents(2), 1)) == first[2:]

@@ -7,18 +7,20 @@ hf:NAME      a dataset of Hugging Face, or a folder read as one; without hf: whe
 
 from pathlib import Path
 
+from hqlt_lab.data.request import Request
 from hqlt_lab.data.sources._base import Source
 from hqlt_lab.data.sources.files import local, python
 from hqlt_lab.data.sources.hub import Hub
 from hqlt_lab.errors import ConfigError
 
 
-def open_source(name: str, field: str, config: str | None, split: str) -> Source:
-    """The source of that name; field, config and split are for those that have them."""
+def open_source(request: Request) -> Source:
+    """The source of a request; text, config and split are for those that have them."""
+    name = request.source
     if name == "python":
         return python()
     if not name.startswith("hf:") and Path(name).exists():
-        return local(Path(name), field)
+        return local(Path(name), request.text)
     if name.startswith((".", "/", "~")):
         raise ConfigError(f"{name}: there is no such file or folder.")
-    return Hub(name.removeprefix("hf:"), config, split, field)
+    return Hub(name.removeprefix("hf:"), request.config, request.split, request.text)
