@@ -84,8 +84,8 @@ class TrainerConfig:
     """Machines a single run spans."""
     accelerator: Literal["auto", "cpu", "gpu"] = "auto"
     """What to compute on."""
-    strategy: Literal["auto", "ddp"] = "auto"
-    """How several devices share the work."""
+    strategy: Literal["auto", "ddp", "fsdp2"] = "auto"
+    """How several devices share the work: all have the whole model (auto, ddp), or each its share of it (fsdp2)."""
     precision: Literal["auto", "32", "bf16-mixed", "16-mixed", "64"] = "auto"
     """auto: bf16-mixed on a GPU, 32 on a CPU."""
     deterministic: bool = False

@@ -14,6 +14,7 @@ from lightning.pytorch import Callback, Trainer
 from hqlt_lab.errors import ConfigError
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.experiment.settings import TrainerConfig
+from hqlt_lab.train.sharding import Sharded
 
 PRECISION: dict[str, Any] = {"32": "32-true", "64": "64-true"}
 REPEATING_PRODUCTS = ":4096:8"  # workspaces of cuBLAS with which it promises the same bits every time
@@ -34,7 +35,7 @@ def trainer_for(cell: Cell, steps: int, folder: Path, watch: Callback) -> Traine
         accelerator=cell.trainer.accelerator,
         devices=cell.trainer.devices,
         num_nodes=cell.trainer.nodes,
-        strategy=cell.trainer.strategy,
+        strategy=strategy(cell.trainer),
         precision=precision(cell.trainer),
         deterministic=cell.trainer.deterministic,
         accumulate_grad_batches=cell.train.accumulate,
@@ -48,6 +49,14 @@ def trainer_for(cell: Cell, steps: int, folder: Path, watch: Callback) -> Traine
         limit_val_batches=0,
         num_sanity_val_steps=0,
     )
+
+
+def strategy(settings: TrainerConfig) -> Any:
+    """What Lightning is told; a single process has nothing to share."""
+    processes = settings.devices * settings.nodes
+    if settings.strategy != "fsdp2":
+        return settings.strategy
+    return Sharded(processes) if processes > 1 else "auto"
 
 
 def precision(settings: TrainerConfig) -> Any:

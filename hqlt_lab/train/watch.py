@@ -18,6 +18,7 @@ from hqlt_lab.train.probe_file import ProbeFile
 from hqlt_lab.train.probing import curves, due, look
 from hqlt_lab.train.progress import Clock, Metrics, Progress, Record, selected, solved
 from hqlt_lab.train.score import Score, score
+from hqlt_lab.train.sharding import put_together
 from hqlt_lab.train.trainer import working_dtype
 
 
@@ -43,8 +44,10 @@ class Watch(Callback):
         """Which backends, for the rows it learns from."""
         device, precision = trainer.strategy.root_device.type, str(trainer.precision)
         tokens, dtype = learner.task.tokens_in("train"), working_dtype(precision)
+        with put_together(learner.model):
+            chosen = choices(learner.model, tokens, device, dtype)  # type: ignore[arg-type]
         if trainer.is_global_zero:
-            write_ops(self.folder, device, precision, choices(learner.model, tokens, device, dtype))  # type: ignore[arg-type]
+            write_ops(self.folder, device, precision, chosen)
 
     def listen_to_the_canary(self, trainer: Trainer, learner: Learner) -> None:
         """See whether the first step repeats, before it is taken."""
@@ -72,8 +75,9 @@ class Watch(Callback):
             self.tell(trainer, step, learner.curves | self.speed(learner, step))
         if validated := step % train.valid_every == 0 or step == train.steps:
             self.validate(trainer, learner, step)
-        if trainer.is_global_zero and due(train, step, validated, self.progress.finished):
-            self.probe(trainer, learner, step)
+        if due(train, step, validated, self.progress.finished):
+            with put_together(learner.model):
+                self.probe(trainer, learner, step)
         asked = learner.interruption.agreed
         if step % train.checkpoint_every == 0 or self.progress.finished or asked:
             self.clock.lap(learning=False)
@@ -103,6 +107,8 @@ class Watch(Callback):
 
     def probe(self, trainer: Trainer, learner: Learner, step: int) -> None:
         """Look into the memories; one process does, and the others need not wait for it."""
+        if not trainer.is_global_zero:
+            return
         seen = look(trainer, learner)
         self.tell(trainer, step, curves(seen))
         self.probes.add(step, seen.layers)
@@ -123,7 +129,7 @@ class Watch(Callback):
 
 def measure(trainer: Trainer, learner: Learner, split: Split) -> Score:
     """What the model does on a fixed set, in the precision of training."""
-    with trainer.precision_plugin.val_step_context():
+    with trainer.precision_plugin.val_step_context(), put_together(learner.model):
         return score(learner.model, learner.task, split, learner.cell.train.eval_batch_size)
 
 
