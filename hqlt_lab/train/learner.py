@@ -42,13 +42,13 @@ class Learner(LightningModule):
         self.curves: dict[str, float] = {}  # of the last step
 
     def configure_model(self) -> None:
-        """Share out the model, where that is how processes work together; Lightning may ask more than once."""
-        model = self.model
-        if isinstance(self.trainer.strategy, Sharded) and not isinstance(model, FSDPModule):
-            assert isinstance(model, SequenceModel)
-            self.trainer.precision_plugin.convert_module(model)  # before: shares keep their precision
-            assert self.device_mesh is not None
-            share_out(model, self.device_mesh["data_parallel"])
+        """In its precision, before a checkpoint is read, and shared out where that is how processes work together."""
+        if isinstance(self.model, FSDPModule):  # Lightning may ask more than once
+            return
+        self.trainer.precision_plugin.convert_module(self.model)  # or weights of 64 bits would be read into 32
+        if isinstance(self.trainer.strategy, Sharded):
+            assert isinstance(self.model, SequenceModel) and self.device_mesh is not None
+            share_out(self.model, self.device_mesh["data_parallel"])
 
     def train_dataloader(self) -> Pieces:
         return Pieces(self.task, self.cell, self.global_step, rank(), world())

@@ -2,15 +2,15 @@
 
 import pytest
 import torch
-from torch.distributed.fsdp import FSDPModule
 
 from hqlt_lab.model.sequence_model import SequenceModel
 from hqlt_lab.train.canary_file import read_canary
 from hqlt_lab.train.fit import fit
 from hqlt_lab.train.load import load_cell
 from hqlt_lab.train.outcome import read_outcome
-from tests.train.conftest import Notebook, tiny, weights
-from tests.train.test_processes import fit_pair
+from hqlt_lab.train.probe_file import probe_tables
+from tests.train.conftest import Notebook, same, tiny, weights
+from tests.train.test_processes import fit_pair, one_of_two
 
 # two groups of parameters, tied weights, odd sizes, and one process with a batch more than the other
 AWKWARD = {
@@ -51,9 +51,9 @@ def test_two_processes_with_shares_learn_what_one_does(tmp_path):
     one, two = read_outcome(tmp_path / "one"), read_outcome(tmp_path / "fsdp2")
     assert one.metrics == pytest.approx(two.metrics) and one.errors == pytest.approx(two.errors)
     assert (two.repeatable, two.parameters, two.state_bytes) == (True, one.parameters, one.state_bytes)
-    told = load_cell(tmp_path / "fsdp2").model.double().state_dict()
-    assert all(torch.equal(told[name.removeprefix("model.")], each) for name, each in weights(tmp_path / "fsdp2").items())
-    assert (tmp_path / "fsdp2" / "probes.jsonl").exists() == (tmp_path / "one" / "probes.jsonl").exists()
+    loaded = load_cell(tmp_path / "fsdp2").model.state_dict()
+    assert same(loaded, {name[len("model.") :]: each.float() for name, each in weights(tmp_path / "fsdp2").items()})
+    assert [look.step for look in probe_tables(tmp_path / "fsdp2")] == [6, 10]
 
 
 @pytest.mark.slow
@@ -87,12 +87,13 @@ def test_under_autocast_masters_have_32_bits(tmp_path):
 
 @pytest.mark.slow
 def test_the_best_weights_are_tested(tmp_path):
+    worst = {"select": "valid/loss", "direction": "maximize"}  # which are not the last
     for way in ("one", "fsdp2"):
-        trained(way, tmp_path / way, **AWKWARD, report="best_valid", keep="best", valid_every=2, lr=0.1)
+        trained(way, tmp_path / way, **AWKWARD, report="best_valid", keep="best", valid_every=2, measure=worst)
     one, two = (read_outcome(tmp_path / way).metrics for way in ("one", "fsdp2"))
     assert one == pytest.approx(two)
     files = [torch.load(tmp_path / way / "best.ckpt", weights_only=True) for way in ("one", "fsdp2")]
-    assert files[0]["global_step"] == files[1]["global_step"] < 10  # or the last weights would do
+    assert files[0]["global_step"] == files[1]["global_step"] < 10
     torch.testing.assert_close(*(file["state_dict"] for file in files), rtol=1e-9, atol=1e-12)
 
 
@@ -113,11 +114,19 @@ def test_shares_diverge_together_and_keep_whole_weights(tmp_path):
     assert sum(each.numel() for each in kept.values()) == read_outcome(tmp_path).parameters
 
 
-class Shares(Notebook):
-    """Notes how much of the model this process has when a step begins."""
+def one_that_looks(rank, port, told, folder, stop_at):
+    """Trains as one of two, and looks at what it has whenever a step begins."""
 
-    def look(self, module, inputs):
+    def look(module, given):
         if isinstance(module, SequenceModel) and module.training:
-            assert isinstance(module, FSDPModule)
             here = sum(each.to_local().numel() for each in module.parameters())
-            assert here < 0.6 * sum(each.numel() for each in module.parameters())
+            assert 0.4 < here / sum(each.numel() for each in module.parameters()) < 0.6
+
+    torch.nn.modules.module.register_module_forward_pre_hook(look)
+    one_of_two(rank, port, told, folder, stop_at)
+
+
+@pytest.mark.slow
+def test_between_steps_a_process_has_half_of_the_model(tmp_path):
+    fit_pair(tiny(steps=3, valid_every=1, **FSDP2), tmp_path, work=one_that_looks)
+    assert read_outcome(tmp_path).status == "done"
