@@ -55,6 +55,8 @@ class TrainConfig:
     """Steps between two looks into the memories; null: one at every validation, 0: none."""
     compile: bool = False
     """Whether torch.compile is used."""
+    recompute: bool = False
+    """Whether a block's activations are computed again backwards instead of kept: less memory, a third more work."""
 
     def __post_init__(self) -> None:
         least = {"steps": 1, "batch_size": 1, "accumulate": 1, "valid_every": 1, "checkpoint_every": 1, "log_every": 1}

@@ -49,6 +49,12 @@ class SequenceModel(nn.Module):
             memory.use(ops)
         return self
 
+    def recompute(self, wanted: bool = True) -> "SequenceModel":
+        """Have each block keep its input alone for backwards, and compute the rest again; the model, for chaining."""
+        for block in self.blocks:
+            block.recomputed = wanted  # type: ignore[assignment]
+        return self
+
     def forward(
         self, x: Tensor, state: State | None = None, layout: Layout | None = None, labels: Tensor | None = None
     ) -> tuple[Tensor, State]:

@@ -50,7 +50,7 @@ def gradients(loss: Tensor, parameters: list[nn.Parameter], shared: bool) -> Seq
     """Of each parameter, or of this process's share of it, which only a collected gradient is cut into."""
     if not shared:
         return torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     grads = [torch.zeros(()) if each.grad is None else each.grad.to_local() for each in parameters]  # type: ignore[attr-defined]
     for parameter in parameters:
         parameter.grad = None

@@ -76,7 +76,7 @@ def build_model(cell: Cell, task: Task) -> SequenceModel:
     """The model at its beginning."""
     model = SequenceModel(model_config({**cell.model, "vocabulary": task.vocabulary}))
     initialise(model, model.config, cell.seed)
-    model.use(cell.ops)
+    model.use(cell.ops).recompute(cell.train.recompute)
     if cell.train.compile:
         model.compile()
     return model

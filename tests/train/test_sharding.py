@@ -79,6 +79,16 @@ def test_in_32_bits_they_differ_by_rounding(tmp_path, way):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("way", ["ddp", "fsdp2"])
+@pytest.mark.parametrize("compile", [False, True], ids=["", "compiled"])
+def test_computing_again_changes_nothing(tmp_path, way, compile):
+    alone = trained("one", tmp_path / "one", **AWKWARD)
+    again = trained(way, tmp_path / "two", **AWKWARD, recompute=True, compile=compile)
+    same_curves(alone, again, 1e-9)
+    torch.testing.assert_close(weights(tmp_path / "one"), weights(tmp_path / "two"), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.slow
 def test_under_autocast_masters_have_32_bits(tmp_path):
     alone, together = (trained(way, tmp_path / way, precision="bf16-mixed") for way in ("one", "fsdp2"))
     same_curves(alone, together, 0.05)
