@@ -50,7 +50,7 @@ def one_of_two(rank, port, told, folder, stop_at):
         (folder / "notes.json").write_text(json.dumps(notes.curves()))
 
 
-def fit_pair(cell, folder, stop_at=None, work=one_of_two):
+def fit_pair(cell, folder, stop_at=None, work=one_of_two, patience=120):
     """Both processes from a server that has imported everything once: seconds instead of a minute."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["hqlt_lab.train.fit"])
@@ -61,7 +61,7 @@ def fit_pair(cell, folder, stop_at=None, work=one_of_two):
     for each in pair:
         each.start()
     for each in pair:
-        each.join(120)
+        each.join(patience)
         assert each.exitcode == 0
     return [tuple(point) for point in json.loads((folder / "notes.json").read_text())]
 
