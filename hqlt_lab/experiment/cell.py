@@ -11,7 +11,8 @@ from hqlt_lab.model.config import OpsConfig
 from hqlt_lab.registry import settings_from
 
 # what says where and how to compute or to keep, but cannot change the result
-NOT_IN_THE_KEY = ("accumulate", "eval_batch_size", "checkpoint_every", "keep", "log_every", "probe_every", "compile")
+KEEPING = ("checkpoint_every", "keep", "log_every", "probe_every")
+NOT_IN_THE_KEY = ("accumulate", "eval_batch_size", "compile", "recompute", *KEEPING)
 
 
 @dataclass(frozen=True, kw_only=True)

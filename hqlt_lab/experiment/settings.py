@@ -55,6 +55,8 @@ class TrainConfig:
     """Steps between two looks into the memories; null: one at every validation, 0: none."""
     compile: bool = False
     """Whether torch.compile is used."""
+    recompute: bool = False
+    """Whether a block's activations are computed again backwards instead of kept: less memory, a third more work."""
 
     def __post_init__(self) -> None:
         least = {"steps": 1, "batch_size": 1, "accumulate": 1, "valid_every": 1, "checkpoint_every": 1, "log_every": 1}
@@ -84,8 +86,8 @@ class TrainerConfig:
     """Machines a single run spans."""
     accelerator: Literal["auto", "cpu", "gpu"] = "auto"
     """What to compute on."""
-    strategy: Literal["auto", "ddp"] = "auto"
-    """How several devices share the work."""
+    strategy: Literal["auto", "ddp", "fsdp2"] = "auto"
+    """How several devices share the work: all have the whole model (auto, ddp), or each its share of it (fsdp2)."""
     precision: Literal["auto", "32", "bf16-mixed", "16-mixed", "64"] = "auto"
     """auto: bf16-mixed on a GPU, 32 on a CPU."""
     deterministic: bool = False

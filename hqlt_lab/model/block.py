@@ -3,8 +3,10 @@
 x += memory(norm(x));   x += mlp(norm(x))
 """
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from hqlt_lab.model.config import ModelConfig, inner_width
 from hqlt_lab.model.layout import Places
@@ -56,10 +58,17 @@ class Block(nn.Module):
         self.mlp_norm = norm(config)
         mlp = SwiGlu if config.mlp == "swiglu" else Gelu
         self.mlp = mlp(config.width, inner_width(config.width, config.mlp, config.mlp_width), config.bias)
+        self.recomputed = False  # whether what backwards needs is computed again there instead of kept
 
     def forward(
         self, x: Tensor, state: MemoryState | None = None, places: Places | None = None
     ) -> tuple[Tensor, MemoryState]:
+        if self.recomputed and torch.is_grad_enabled():
+            return checkpoint(self.compute, x, state, places, use_reentrant=False)
+        return self.compute(x, state, places)
+
+    def compute(self, x: Tensor, state: MemoryState | None, places: Places | None) -> tuple[Tensor, MemoryState]:
+        """The sum above."""
         answer, state = self.memory(self.memory_norm(x), state, places)
         x = x + answer
         return x + self.mlp(self.mlp_norm(x)), state

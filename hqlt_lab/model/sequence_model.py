@@ -3,6 +3,7 @@
 logits, state = model(tokens)            the whole text
 logits, state = model(more, state)       and on from there, in pieces of any length
 logits, state = model(tokens, layout=Layout(real, starts))       padded rows, packed documents
+losses, state = model(tokens, labels=labels)                     cross-entropies, without the memory for all logits
 """
 
 from typing import Any
@@ -17,6 +18,7 @@ from hqlt_lab.model.initialise import initialise
 from hqlt_lab.model.layout import Layout, check_layout, closed_up, places_of, spread_out
 from hqlt_lab.model.memory import HybridMemory
 from hqlt_lab.model.state import State, check_state
+from hqlt_lab.ops.cross_entropy import cross_entropy
 from hqlt_lab.registry import build
 
 
@@ -47,15 +49,36 @@ class SequenceModel(nn.Module):
             memory.use(ops)
         return self
 
-    def forward(self, x: Tensor, state: State | None = None, layout: Layout | None = None) -> tuple[Tensor, State]:
-        """Tokens [B, T] -> logits [B, T, vocabulary]; or vectors [B, T, width] -> the same."""
+    def recompute(self, wanted: bool = True) -> "SequenceModel":
+        """Have each block keep its input alone for backwards, and compute the rest again; the model, for chaining."""
+        for block in self.blocks:
+            block.recomputed = wanted  # type: ignore[assignment]
+        return self
+
+    def forward(
+        self, x: Tensor, state: State | None = None, layout: Layout | None = None, labels: Tensor | None = None
+    ) -> tuple[Tensor, State]:
+        """Tokens [B, T] -> logits [B, T, vocabulary], or with labels [B, T] losses [B, T], 0 where a label is -1.
+
+        Without a vocabulary vectors [B, T, width] -> the same.
+        """
         check_layout(x, layout)
         check_state(x, state, len(self.blocks))
         if self.embed is not None:
             # padding may be a number that is no token
             x = self.embed(x if layout is None or layout.real is None else x.masked_fill(~layout.real, 0))
         x, state = self.encode(x, state, layout)
+        if labels is not None:
+            return self.losses(x, labels), state
         return (x if self.head is None else self.head(x)), state
+
+    def losses(self, x: Tensor, labels: Tensor) -> Tensor:
+        """What the head's logits cost, [B, T]; x [B, T, width] is what `encode` gives."""
+        if self.head is None:
+            raise ValueError("A model without a vocabulary has no logits, so it takes no labels.")
+        if labels.shape != x.shape[:2]:
+            raise ValueError(f"labels: {list(labels.shape)} do not fit tokens {list(x.shape[:2])}.")
+        return cross_entropy(x.flatten(0, 1), self.head.weight, labels.flatten()).view(labels.shape)
 
     def encode(self, x: Tensor, state: State | None = None, layout: Layout | None = None) -> tuple[Tensor, State]:
         """Embedded tokens to the vectors that the head reads, which are 0 at padding."""

@@ -20,6 +20,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from hqlt_lab.ops.attention import form, scores_in_bands
+from hqlt_lab.ops.cross_entropy import in_chunks, in_chunks_backward
 from hqlt_lab.ops.pieces import Cuts
 from hqlt_lab.ops.scan import scan, scan_backward
 from hqlt_lab.ops.schedule import Schedule
@@ -117,6 +118,8 @@ def teach_torch() -> None:
         (bands_backward, of_bands_backward),
         (in_blocks, of_swiglu),
         (in_blocks_backward, of_swiglu_backward),
+        (in_chunks, of_cross_entropy),
+        (in_chunks_backward, of_cross_entropy_backward),
     )
     for operator, formula in formulas:
         packet = operator._opoverload._overloadpacket
@@ -156,3 +159,12 @@ def of_swiglu(x: Any, gate: Any, *_: Any, **__: Any) -> int:
 def of_swiglu_backward(by_y: Any, x: Any, gate: Any, *_: Any, **__: Any) -> int:
     """As of three linear maps; that two of them are computed again is a matter of this one way to do it."""
     return 2 * of_swiglu(x, gate)
+
+
+def of_cross_entropy(x: Any, weight: Any, *_: Any, **__: Any) -> int:
+    return 2 * x[0] * weight[0] * weight[1]
+
+
+def of_cross_entropy_backward(by_losses: Any, x: Any, weight: Any, *rest: Any, **__: Any) -> int:
+    """As of one linear map, as far as its gradients are asked for; the logits' second time is not counted either."""
+    return sum(rest[-2:]) * of_cross_entropy(x, weight)

@@ -25,6 +25,8 @@ probe_file    what the probes saw, in the folder
 evaluate      a trained cell, asked again
 evaluations   what a trained cell scored when asked again
 ranks         what several processes know together
+sharding      fsdp2: each process has its share of the model
+utilisation   how much of a GPU's peak the model's products are
 trainer       Lightning's Trainer, lean and quiet
 cost          what a cell will cost, estimated or measured
 """

@@ -7,15 +7,17 @@ Where they differ, some operation of this composition does not repeat here, and 
 the same, none was caught: an order of additions that is left to chance may agree once.
 
 It costs these passes and leaves no trace.  Gradients are handed over instead of collected, so that the parameters have
-none afterwards and no other process hears of them; random numbers and buffers are put back.
+none afterwards and no other process hears of them; random numbers and buffers are put back.  Where processes have
+shares of the parameters, gradients are averaged and shared out as in training, so that the exchange is looked at too.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
 from lightning.pytorch import Trainer
 from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
 
 from hqlt_lab.train.batches import Piece
 from hqlt_lab.train.canary_file import Canary
@@ -40,8 +42,19 @@ def first_step(trainer: Trainer, learner: Learner, piece: Piece) -> dict[str, Te
             loss = learner.total(piece) / piece.due
         # of float16 the scaled loss is differentiated: small gradients would vanish
         scaled = trainer.precision_plugin.pre_backward(loss, learner)
-        grads = torch.autograd.grad(scaled, list(named.values()), allow_unused=True, materialize_grads=True)
+        grads = gradients(scaled, list(named.values()), isinstance(learner.model, FSDPModule))
     return {"loss": loss.detach(), **dict(zip(named, grads, strict=True))}
+
+
+def gradients(loss: Tensor, parameters: list[nn.Parameter], shared: bool) -> Sequence[Tensor]:
+    """Of each parameter, or of this process's share of it, which only a collected gradient is cut into."""
+    if not shared:
+        return torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
+    loss.backward()
+    grads = [torch.zeros(()) if each.grad is None else each.grad.to_local() for each in parameters]  # type: ignore[attr-defined]
+    for parameter in parameters:
+        parameter.grad = None
+    return grads
 
 
 @contextmanager

@@ -111,7 +111,7 @@ def run_steps(cell: Cell) -> tuple[float, int]:
     before = peak(device)
     model = SequenceModel(config)
     initialise(model, config, cell.seed)
-    model.to(device)
+    model.recompute(cell.train.recompute).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=cell.train.lr)
     rows = cell.train.batch_size // cell.train.accumulate
     batch = task.examples("train", cell.seed, 0, rows)

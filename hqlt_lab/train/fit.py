@@ -28,6 +28,7 @@ from hqlt_lab.train.learner import Learner
 from hqlt_lab.train.outcome import Outcome, Status, read_outcome
 from hqlt_lab.train.progress import Metrics, Record
 from hqlt_lab.train.ranks import first
+from hqlt_lab.train.sharding import load_weights, put_together, whole
 from hqlt_lab.train.trainer import quiet, trainer_for
 from hqlt_lab.train.watch import Watch, measure
 
@@ -75,7 +76,7 @@ def build_model(cell: Cell, task: Task) -> SequenceModel:
     """The model at its beginning."""
     model = SequenceModel(model_config({**cell.model, "vocabulary": task.vocabulary}))
     initialise(model, model.config, cell.seed)
-    model.use(cell.ops)
+    model.use(cell.ops).recompute(cell.train.recompute)
     if cell.train.compile:
         model.compile()
     return model
@@ -85,7 +86,7 @@ def tested(trainer: Trainer, learner: Learner, watch: Watch) -> Outcome:
     """The end of a run that went well."""
     chosen = learner.progress.last
     if learner.cell.train.report == "best_valid":
-        learner.load_state_dict(read(watch.folder / BEST)["state_dict"])
+        load_weights(learner, read(watch.folder / BEST)["state_dict"])
         chosen = learner.progress.best
     learner.to(trainer.strategy.root_device)  # Lightning has moved it away
     score = measure(trainer, learner, "test")
@@ -96,8 +97,9 @@ def tested(trainer: Trainer, learner: Learner, watch: Watch) -> Outcome:
 
 def diverged(trainer: Trainer, learner: Learner, watch: Watch, end: Diverged) -> Outcome:
     """The end of a run that did not."""
+    weights = whole(learner.model.state_dict())
     if trainer.is_global_zero:
-        keep_batch(watch.folder, learner.cell, learner.task, end.step, learner.model.state_dict())
+        keep_batch(watch.folder, learner.cell, learner.task, end.step, weights)
     learner.progress.notes.append(str(end))
     return outcome_of(learner, watch, "diverged", end.step, learner.progress.last)
 
@@ -108,7 +110,8 @@ def outcome_of(
     """What came of it, with time and size."""
     watch.clock.lap(learning=False)
     progress, tokens = learner.progress, step * learner.cell.train.batch_size * learner.task.tokens_in("train")
-    size = sizes(learner.eval().model, learner.task.tokens_in("train"))  # type: ignore[arg-type]
+    with put_together(learner.model):
+        size = sizes(learner.eval().model, learner.task.tokens_in("train"))  # type: ignore[arg-type]
     return Outcome(
         status=status,
         step=step,

@@ -11,11 +11,14 @@ from typing import Any
 import torch
 from lightning.pytorch import LightningModule
 from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 from hqlt_lab.experiment.cell import Cell
+from hqlt_lab.model.sequence_model import SequenceModel
 from hqlt_lab.tasks._base import Task
 from hqlt_lab.train.batches import Piece, Pieces
 from hqlt_lab.train.checkpoints import recount, sign
@@ -26,6 +29,7 @@ from hqlt_lab.train.progress import Progress
 from hqlt_lab.train.ranks import rank, summed, world
 from hqlt_lab.train.schedule import factor
 from hqlt_lab.train.score import total_loss
+from hqlt_lab.train.sharding import Sharded, share_out
 
 
 class Learner(LightningModule):
@@ -36,6 +40,15 @@ class Learner(LightningModule):
         self.model, self.task, self.cell, self.progress = model, task, cell, progress
         self.interruption = Interruption()
         self.curves: dict[str, float] = {}  # of the last step
+
+    def configure_model(self) -> None:
+        """In its precision, before a checkpoint is read, and shared out where that is how processes work together."""
+        if isinstance(self.model, FSDPModule):  # Lightning may ask more than once
+            return
+        self.trainer.precision_plugin.convert_module(self.model)  # or weights of 64 bits would be read into 32
+        if isinstance(self.trainer.strategy, Sharded):
+            assert isinstance(self.model, SequenceModel) and self.device_mesh is not None
+            share_out(self.model, self.device_mesh["data_parallel"])
 
     def train_dataloader(self) -> Pieces:
         return Pieces(self.task, self.cell, self.global_step, rank(), world())
@@ -58,6 +71,7 @@ class Learner(LightningModule):
     def configure_gradient_clipping(self, optimizer: Optimizer, *_: Any, **__: Any) -> None:
         """Measure, agree, complain, clip: before the weights change."""
         norm = get_total_norm([each.grad for each in self.model.parameters() if each.grad is not None])
+        norm = norm.full_tensor() if isinstance(norm, DTensor) else norm
         asked = torch.full_like(self.loss, float(self.interruption.asked))
         loss, anyone_asked = summed(torch.stack([self.loss, asked])).tolist()
         self.interruption.agreed = anyone_asked > 0

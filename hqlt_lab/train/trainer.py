@@ -10,10 +10,12 @@ from typing import Any
 
 import torch
 from lightning.pytorch import Callback, Trainer
+from lightning.pytorch.plugins import DoublePrecision
 
 from hqlt_lab.errors import ConfigError
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.experiment.settings import TrainerConfig
+from hqlt_lab.train.sharding import Sharded
 
 PRECISION: dict[str, Any] = {"32": "32-true", "64": "64-true"}
 REPEATING_PRODUCTS = ":4096:8"  # workspaces of cuBLAS with which it promises the same bits every time
@@ -34,8 +36,8 @@ def trainer_for(cell: Cell, steps: int, folder: Path, watch: Callback) -> Traine
         accelerator=cell.trainer.accelerator,
         devices=cell.trainer.devices,
         num_nodes=cell.trainer.nodes,
-        strategy=cell.trainer.strategy,
-        precision=precision(cell.trainer),
+        strategy=strategy(cell.trainer),
+        **numbers(cell.trainer),
         deterministic=cell.trainer.deterministic,
         accumulate_grad_batches=cell.train.accumulate,
         callbacks=[watch],
@@ -50,11 +52,27 @@ def trainer_for(cell: Cell, steps: int, folder: Path, watch: Callback) -> Traine
     )
 
 
+def strategy(settings: TrainerConfig) -> Any:
+    """What Lightning is told; a single process has nothing to share."""
+    processes = settings.devices * settings.nodes
+    if settings.strategy != "fsdp2":
+        return settings.strategy
+    return Sharded(processes) if processes > 1 else "auto"
+
+
+def numbers(settings: TrainerConfig) -> dict[str, Any]:
+    """The trainer's options that say how precise to be; with shares Lightning takes 64 bits only as a plugin."""
+    told = precision(settings)
+    return {"plugins": [DoublePrecision()]} if told == PRECISION["64"] else {"precision": told}
+
+
 def precision(settings: TrainerConfig) -> Any:
     """The name that Lightning has for it."""
     gpu = settings.accelerator != "cpu" and torch.cuda.is_available()
     if settings.precision == "16-mixed" and not gpu:  # Lightning would take another one
         raise ConfigError("trainer.precision: '16-mixed' needs a GPU. Use 'bf16-mixed', '32' or 'auto'.")
+    if settings.precision == "16-mixed" and settings.strategy == "fsdp2":
+        raise ConfigError("trainer.precision: '16-mixed' does not go with strategy 'fsdp2'. Use 'bf16-mixed' or 'ddp'.")
     if settings.precision == "auto":
         return "bf16-mixed" if gpu else "32-true"
     return PRECISION.get(settings.precision, settings.precision)

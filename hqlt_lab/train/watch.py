@@ -7,6 +7,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.model.choices import choices
+from hqlt_lab.model.sequence_model import SequenceModel
 from hqlt_lab.tasks._base import Split
 from hqlt_lab.train.batches import Piece
 from hqlt_lab.train.canary import first_step_twice
@@ -18,7 +19,9 @@ from hqlt_lab.train.probe_file import ProbeFile
 from hqlt_lab.train.probing import curves, due, look
 from hqlt_lab.train.progress import Clock, Metrics, Progress, Record, selected, solved
 from hqlt_lab.train.score import Score, score
+from hqlt_lab.train.sharding import put_together
 from hqlt_lab.train.trainer import working_dtype
+from hqlt_lab.train.utilisation import full_speed
 
 
 class Watch(Callback):
@@ -28,6 +31,7 @@ class Watch(Callback):
         self.cell, self.folder, self.progress, self.record = cell, folder, progress, record
         self.probes = ProbeFile(folder)
         self.clock, self.logged, self.since = Clock(progress), 0, 0.0
+        self.full_speed: float | None = None
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         learner = as_learner(pl_module)
@@ -40,11 +44,15 @@ class Watch(Callback):
         self.logged, self.since = trainer.global_step, 0.0
 
     def tell_what_computes(self, trainer: Trainer, learner: Learner) -> None:
-        """Which backends, for the rows it learns from."""
-        device, precision = trainer.strategy.root_device.type, str(trainer.precision)
-        tokens, dtype = learner.task.tokens_in("train"), working_dtype(precision)
+        """Which backends, for the rows it learns from, and how fast the device could be."""
+        device, precision = trainer.strategy.root_device, str(trainer.precision)
+        model, tokens, dtype = learner.model, learner.task.tokens_in("train"), working_dtype(precision)
+        assert isinstance(model, SequenceModel)
+        with put_together(model):
+            chosen = choices(model, tokens, device.type, dtype)
+            self.full_speed = full_speed(model, tokens, device, dtype)
         if trainer.is_global_zero:
-            write_ops(self.folder, device, precision, choices(learner.model, tokens, device, dtype))  # type: ignore[arg-type]
+            write_ops(self.folder, device.type, precision, chosen)
 
     def listen_to_the_canary(self, trainer: Trainer, learner: Learner) -> None:
         """See whether the first step repeats, before it is taken."""
@@ -72,8 +80,9 @@ class Watch(Callback):
             self.tell(trainer, step, learner.curves | self.speed(learner, step))
         if validated := step % train.valid_every == 0 or step == train.steps:
             self.validate(trainer, learner, step)
-        if trainer.is_global_zero and due(train, step, validated, self.progress.finished):
-            self.probe(trainer, learner, step)
+        if due(train, step, validated, self.progress.finished):
+            with put_together(learner.model):
+                self.probe(trainer, learner, step)
         asked = learner.interruption.agreed
         if step % train.checkpoint_every == 0 or self.progress.finished or asked:
             self.clock.lap(learning=False)
@@ -82,11 +91,12 @@ class Watch(Callback):
             raise Interrupted(f"The run was stopped and saved at step {step}. Run the same command again to go on.")
 
     def speed(self, learner: Learner, step: int) -> Metrics:
-        """Steps and tokens per second since the last time; padding is computed too, so it counts."""
+        """Steps and tokens per second since the last time; padding is computed too, so it counts.  mfu in percent."""
         pace = (step - self.logged) / self.since
         self.logged, self.since = step, 0.0
         tokens = self.cell.train.batch_size * learner.task.tokens_in("train")
-        return {"speed/steps_per_second": pace, "speed/tokens_per_second": pace * tokens}
+        mfu = {} if self.full_speed is None else {"speed/mfu": 100 * pace * tokens / self.full_speed}
+        return {"speed/steps_per_second": pace, "speed/tokens_per_second": pace * tokens, **mfu}
 
     def validate(self, trainer: Trainer, learner: Learner, step: int) -> None:
         """Measure, remember the best, and see whether this is the end."""
@@ -103,6 +113,8 @@ class Watch(Callback):
 
     def probe(self, trainer: Trainer, learner: Learner, step: int) -> None:
         """Look into the memories; one process does, and the others need not wait for it."""
+        if not trainer.is_global_zero:
+            return
         seen = look(trainer, learner)
         self.tell(trainer, step, curves(seen))
         self.probes.add(step, seen.layers)
@@ -123,7 +135,7 @@ class Watch(Callback):
 
 def measure(trainer: Trainer, learner: Learner, split: Split) -> Score:
     """What the model does on a fixed set, in the precision of training."""
-    with trainer.precision_plugin.val_step_context():
+    with trainer.precision_plugin.val_step_context(), put_together(learner.model):
         return score(learner.model, learner.task, split, learner.cell.train.eval_batch_size)
 
 

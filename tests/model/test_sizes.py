@@ -126,6 +126,16 @@ def test_a_model_computes_what_torch_counts(model):
     assert counts.get_total_flops() == 3 * found.total.decoding
 
 
+def test_the_loss_in_chunks_counts_as_the_head_that_it_stands_for():
+    model, words = build_model(**BASE), torch.randint(0, 11, (3, LENGTH))
+    with torch_counts() as counts:
+        losses, _ = model(words, labels=words)
+        forward = counts.get_total_flops()
+        losses.sum().backward()
+    total = sizes(model, LENGTH).total
+    assert (forward, counts.get_total_flops()) == (3 * total.forward, 3 * total.training)
+
+
 def test_a_model_is_as_large_as_its_tensors(model):
     total = sizes(model, LENGTH).total
     _, state = model(torch.randint(0, 11, (1, LENGTH)))

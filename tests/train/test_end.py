@@ -9,7 +9,7 @@ from hqlt_lab.tasks._base import Batch
 from hqlt_lab.train.cost import sizes_of
 from hqlt_lab.train.fit import fit
 from hqlt_lab.train.score import score
-from tests.train.conftest import TASK, Notebook, tiny
+from tests.train.conftest import TASK, Notebook, same, tiny, weights
 
 LEARNS = {
     "task": {"eval_size": 256, "train_length": [3, 12], "test_length": [10, 40]},
@@ -97,6 +97,12 @@ def test_scores_do_not_depend_on_the_batch_and_leave_the_model_as_it_was():
     whole, pieces = score(model, task, "valid", 40), score(model, task, "valid", 7)
     assert pieces.metrics == pytest.approx(whole.metrics) and pieces.errors == pytest.approx(whole.errors)
     assert model.training and all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_activations_that_are_computed_again_change_no_bit(tmp_path):
+    kept, again = (fit(tiny(recompute=wanted), tmp_path / str(wanted)) for wanted in (False, True))
+    assert kept.metrics == again.metrics
+    assert same(weights(tmp_path / "False"), weights(tmp_path / "True"))
 
 
 @pytest.mark.slow

@@ -50,18 +50,18 @@ def one_of_two(rank, port, told, folder, stop_at):
         (folder / "notes.json").write_text(json.dumps(notes.curves()))
 
 
-def fit_pair(cell, folder, stop_at=None):
+def fit_pair(cell, folder, stop_at=None, work=one_of_two, patience=120):
     """Both processes from a server that has imported everything once: seconds instead of a minute."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["hqlt_lab.train.fit"])
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    pair = [context.Process(target=one_of_two, args=(rank, port, cell.as_dict(), folder, stop_at)) for rank in range(2)]
+    pair = [context.Process(target=work, args=(rank, port, cell.as_dict(), folder, stop_at)) for rank in range(2)]
     for each in pair:
         each.start()
     for each in pair:
-        each.join(120)
+        each.join(patience)
         assert each.exitcode == 0
     return [tuple(point) for point in json.loads((folder / "notes.json").read_text())]
 

@@ -11,6 +11,7 @@ from hqlt_lab.train.outcome import read_outcome
 from tests.train.conftest import Notebook, same, tiny, weights
 
 PLAIN, PIECES, HALF_GATED = {}, {"accumulate": 3}, {"model": {"update_rule": "gated_delta", "mixer": "sum"}}
+DOUBLE = {"precision": "64"}
 
 
 class PowerCut(Exception):
@@ -38,7 +39,7 @@ def power_cut():
         handle.remove()
 
 
-@pytest.mark.parametrize("changes", [PLAIN, PIECES, HALF_GATED], ids=["plain", "pieces", "gated"])
+@pytest.mark.parametrize("changes", [PLAIN, PIECES, HALF_GATED, DOUBLE], ids=["plain", "pieces", "gated", "64"])
 def test_a_run_that_was_asked_to_stop_goes_on_as_if_nothing_happened(tmp_path, changes):
     straight, before, after = Notebook(), Notebook(stop_at=5), Notebook()
     whole = fit(tiny(**changes), tmp_path / "straight", straight)
