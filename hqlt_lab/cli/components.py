@@ -57,7 +57,7 @@ def show(
         console.print(told, markup=False, highlight=False, soft_wrap=True)
     if not options(kind, name):
         console.print("  none")
-    if kind == "task":
+    if kind == "task" and hasattr(entry.maker, "chance"):  # a text has to be prepared first
         show_examples(name)
 
 

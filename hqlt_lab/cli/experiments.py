@@ -65,7 +65,9 @@ def plan(
         arms = list(costs(planned, probe))
     show_sizes({arm: cost.sizes for arm, _, cost in arms}, parts)
     if bound:
-        console.print(roofline.by_arm({arm: roofline.roofline_of(cells[0]) for arm, cells, _ in arms}))
+        console.print(
+            roofline.by_arm({arm: (roofline.roofline_of(cells[0]), cost.tokens) for arm, cells, cost in arms})
+        )
         console.print(roofline.sentence(), "", sep="\n")
     show_matches(experiment, planned)
     show_costs(arms, probe)
@@ -128,10 +130,13 @@ def show_costs(arms: "list[tuple[str, list[Cell], Cost]]", probed: bool) -> None
     for arm, cells, cost in arms:
         seconds, size = cost.seconds * len(cells), cost.disk * len(cells)
         total_cells, total_seconds, total_bytes = total_cells + len(cells), total_seconds + seconds, total_bytes + size
-        step = f"{'' if probed else '~'}{1000 * cost.step:.0f} ms"
+        told = f"{1000 * cost.step:.0f} ms" if cost.step < 10 else in_time(cost.step)
+        step = f"{'' if probed else '~'}{told}"
         memory = in_bytes(cost.memory) if cost.memory else "-"
         table.add_row(escape(arm), str(len(cells)), step, memory, in_time(seconds), in_bytes(size))
     console.print(table)
+    tokens = " or ".join(f"{count:,}" for count in sorted({cost.tokens for _, _, cost in arms}))
+    console.print(f"A cell learns from {tokens} tokens.", highlight=False)
     console.print(
         f"{total_cells} cells; one after the other {in_time(total_seconds)} on this machine"
         f"{'' if probed else ' (a rough estimate; --probe measures)'}, at most {in_bytes(total_bytes)} of disk."

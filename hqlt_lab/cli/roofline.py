@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 SAYS = (
     "Upper bounds on tokens per second on one GPU, from FLOPs and bytes; a model too small to fill it stays far below. "
-    "memory: time in parts that wait for memory; most: the part that takes longest; both on {}."
+    "hours: of one GPU, for a whole cell, at least (the paper's took 2.5 times as many); memory: time in parts that "
+    "wait for memory; most: the part that takes longest; all three on {}."
 )
 
 
@@ -28,17 +29,18 @@ def roofline_of(cell: "Cell") -> "Roofline":
     return roofline(on_meta(cell, task.vocabulary), task.tokens_in("train"), rows, cell.train.accumulate)
 
 
-def by_arm(arms: Mapping[str, "Roofline"]) -> Table:
-    """A line per arm; what limits it is told of the newest chip."""
+def by_arm(arms: Mapping[str, tuple["Roofline", int]]) -> Table:
+    """A line per arm, from its bound and the tokens of a cell; what limits it is told of the newest chip."""
     from hqlt_lab.model.roofline import CHIPS
 
-    names = (*(chip.name for chip in CHIPS), "memory", "most")
+    names = (*(chip.name for chip in CHIPS), "hours", "memory", "most")
     made = Table(Column("arm", overflow="fold"), *(Column(name, justify="right") for name in names))
     made.box, made.pad_edge = None, False
-    for arm, bound in arms.items():
+    for arm, (bound, tokens) in arms.items():
         speeds = (in_numbers(bound.tokens_per_second(chip)) for chip in CHIPS)
+        hours = tokens / bound.tokens_per_second(CHIPS[-1]) / 3600
         part, share = bound.slowest(CHIPS[-1])
-        made.add_row(arm, *speeds, f"{bound.memory_share(CHIPS[-1]):.0%}", f"{part} {share:.0%}")
+        made.add_row(arm, *speeds, f"{hours:.3g}", f"{bound.memory_share(CHIPS[-1]):.0%}", f"{part} {share:.0%}")
     return made
 
 

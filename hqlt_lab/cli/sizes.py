@@ -35,8 +35,8 @@ def table(name: str, lines: Iterable[tuple[str, "Size", int]]) -> Table:
 
 def words(size: "Size", length: int) -> tuple[str, str, str, str]:
     """Parameters, state, FLOPs of a training token and of a decoded one; nothing where there is none."""
-    numbers = (size.parameters, size.training / length, size.decoding)
-    parameters, training, decoding = (in_numbers(number) if number else "-" for number in numbers)
+    training, decoding = (in_numbers(number) if number else "-" for number in (size.training / length, size.decoding))
+    parameters = f"{size.parameters:,}" if size.parameters else "-"  # to the last one: papers tell them
     return parameters, in_bytes(size.state) if size.state else "-", training, decoding
 
 

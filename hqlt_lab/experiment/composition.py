@@ -33,7 +33,11 @@ def wrong_together(
         return str(error).splitlines(), []
     wrong = unknown_metrics(task, measure)
     try:
-        model = on_meta(cell, task.vocabulary)
+        vocabulary = task.vocabulary
+    except HqltError as error:
+        return wrong + [f"task.{line}" for line in str(error).splitlines()], []
+    try:
+        model = on_meta(cell, vocabulary)
     except HqltError as error:
         return wrong + [f"model.{line}" for line in str(error).splitlines()], []
     if IDLE in allow:
@@ -82,7 +86,8 @@ def first_read(delay: int, hold: int | None) -> int:
 def unknown_metrics(task: Any, measure: MeasureConfig) -> Sentences:
     """Metrics are split/name, with the names of the task."""
     names = [*task.measures, "loss"]
-    known = [f"{split}{name}" for split in ("valid/", "test/", "valid/short_") for name in names]
+    places = ("valid/", "test/", *(["valid/short_"] if "short" in task.splits else []))
+    known = [f"{place}{name}" for place in places for name in names]
     asked = {"measure.select": [measure.select], "measure.report": measure.report}
     return [
         f"{place}: there is no metric {metric!r}.{did_you_mean(metric, known)} Metrics: {listed(known)}."

@@ -34,7 +34,9 @@ def filled(told: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def fill_task(told: Any) -> Part:
-    return fill_part("task", told, "task")
+    made = fill_part("task", told, "task")
+    maker: Any = find("task", made["name"])
+    return made | maker.pinned(made)
 
 
 def fill_part(kind: str, spec: Any, at: str) -> Part:

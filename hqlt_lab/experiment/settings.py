@@ -167,7 +167,7 @@ class MeasureConfig:
 
     def way(self, metric: str) -> Literal["maximize", "minimize"]:
         """Which way a reported metric is better: losses are small, accuracies large, whatever is selected on."""
-        if metric.endswith(("loss", "perplexity")):
+        if any(word in metric for word in ("loss", "perplexity", "bits_per_byte")):
             return "minimize"
         return "maximize" if metric.split("/")[1:2] and "accuracy" in metric else self.direction
 

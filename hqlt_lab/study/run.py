@@ -4,11 +4,13 @@ Running it again is resuming: settled cells are left alone, interrupted ones go 
 MLflow run, failed ones are tried again up to a limit, and whatever is new in the file is added.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hqlt_lab.errors import ConfigError
+from hqlt_lab.experiment.cell import Cell, digest
 from hqlt_lab.experiment.experiment import Experiment
 from hqlt_lab.experiment.plan import fits, select, wishes, words
 from hqlt_lab.registry import build
@@ -94,6 +96,7 @@ def prepare(experiment: Experiment, store: Store, choice: Choice) -> Prepared:
     """Open the ledger, close what a dead coordinator left open, choose; the caller owns the store."""
     agenda = open_agenda(experiment, store)
     wish, launcher = wanted(experiment, agenda, choice.only), build("launcher", experiment.launcher)
+    check_tasks(agenda.example(place) for place in agenda.places() if wish(place))
     agenda.ledger.recover()
     if choice.again:
         set_aside(agenda, wish)
@@ -102,6 +105,15 @@ def prepare(experiment: Experiment, store: Store, choice: Choice) -> Prepared:
     return Prepared(
         agenda=agenda, wish=wish, waiting=waiting, crew=launcher.crew([agenda.example(place) for place in waiting])
     )
+
+
+def check_tasks(cells: Iterable[Cell]) -> None:
+    """Complain about data that are not there before anything is begun; every task once."""
+    for told in {digest(cell.task): cell.task for cell in cells}.values():
+        try:
+            build("task", told).check_ready()
+        except ConfigError as error:
+            raise ConfigError(f"task.{error}") from error
 
 
 def train(study: Prepared, limit: int | None, view: View, tracker: Tracker) -> bool:

@@ -9,12 +9,12 @@ from typing import Literal
 
 import numpy as np
 
-from hqlt_lab.tasks._base import Task
 from hqlt_lab.tasks._counter import Draws, Ints
+from hqlt_lab.tasks._generated import Generated
 
 
 @dataclass(frozen=True, kw_only=True)
-class StateTask(Task):
+class StateTask(Generated):
     """Gives `track` in place of `write`."""
 
     label: Literal["last", "every"] = "last"

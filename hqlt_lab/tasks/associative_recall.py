@@ -19,15 +19,15 @@ from math import perm
 import numpy as np
 
 from hqlt_lab.registry import register
-from hqlt_lab.tasks._base import Task
 from hqlt_lab.tasks._counter import Draws, Ints
+from hqlt_lab.tasks._generated import Generated
 
 BLANK, FIRST = 1, 2
 
 
 @register("task", "associative_recall")
 @dataclass(frozen=True, kw_only=True)
-class AssociativeRecall(Task):
+class AssociativeRecall(Generated):
     train_length: tuple[int, int] = (64, 64)
     """The shortest and the longest size in train and short."""
     test_length: tuple[int, int] = (64, 64)

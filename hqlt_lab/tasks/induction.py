@@ -14,15 +14,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from hqlt_lab.registry import register
-from hqlt_lab.tasks._base import Task
 from hqlt_lab.tasks._counter import Draws, Ints
+from hqlt_lab.tasks._generated import Generated
 
 SPECIAL = 1
 
 
 @register("task", "induction")
 @dataclass(frozen=True, kw_only=True)
-class Induction(Task):
+class Induction(Generated):
     train_length: tuple[int, int] = (16, 64)
     """The shortest and the longest size in train and short."""
     test_length: tuple[int, int] = (64, 256)

@@ -17,15 +17,15 @@ from math import comb
 import numpy as np
 
 from hqlt_lab.registry import register
-from hqlt_lab.tasks._base import Task
 from hqlt_lab.tasks._counter import Draws, Ints
+from hqlt_lab.tasks._generated import Generated
 
 NOISE, MARK, FIRST = 1, 2, 3
 
 
 @register("task", "selective_copying")
 @dataclass(frozen=True, kw_only=True)
-class SelectiveCopying(Task):
+class SelectiveCopying(Generated):
     train_length: tuple[int, int] = (32, 64)
     """The shortest and the longest size in train and short."""
     test_length: tuple[int, int] = (64, 256)

@@ -32,6 +32,7 @@ class Cost:
     """Of one cell."""
 
     sizes: Sizes  # for the longest row that it trains on
+    tokens: int  # that it learns from, padding included
     step: float  # seconds
     seconds: float  # of all steps and evaluations
     disk: int  # bytes of checkpoints, while it runs
@@ -49,15 +50,17 @@ def costs(planned: list[Planned], measure: bool) -> Iterator[tuple[str, list[Cel
 
 def cost(cell: Cell, measure: bool) -> Cost:
     """Of one cell, measured or estimated."""
-    task, found = build("task", cell.task), sizes_of(cell, "train", "short", "valid", "test")
+    task = build("task", cell.task)
+    found = sizes_of(cell, *task.splits)
     training = cell.train.batch_size * found["train"].total.training
     looks = -(-cell.train.steps // cell.train.valid_every)
-    short, valid, test = (found[split].total.forward for split in ("short", "valid", "test"))
-    evaluating = task.eval_size * (looks * (short + valid) + test)
+    forward = {split: found[split].total.forward for split in task.splits}
+    evaluating = task.eval_size * (looks * (forward.get("short", 0) + forward["valid"]) + forward["test"])
     step, memory = measured(cell) if measure else (training / speed(), None)
     seconds = step * (cell.train.steps + evaluating / training)
     disk = 2 * 3 * 4 * found["train"].total.parameters  # the last two checkpoints: weights and Adam's two averages
-    return Cost(found["train"], step, seconds, disk, memory)
+    tokens = cell.train.steps * cell.train.batch_size * task.tokens_in("train")
+    return Cost(found["train"], tokens, step, seconds, disk, memory)
 
 
 def sizes_of(cell: Cell, *splits: Split) -> dict[str, Sizes]:
@@ -99,11 +102,11 @@ def measured(cell: Cell) -> tuple[float, int]:
 def run_steps(cell: Cell) -> tuple[float, int]:
     """Three steps of the cell here and now: the fastest of the last two, and the peak memory beyond what was there."""
     import torch
-    import torch.nn.functional as F
 
     from hqlt_lab.model.config import ModelConfig
     from hqlt_lab.model.initialise import initialise
     from hqlt_lab.model.sequence_model import SequenceModel
+    from hqlt_lab.train.score import total_loss
 
     task = build("task", cell.task)
     config = ModelConfig(**cell.model, vocabulary=task.vocabulary)
@@ -118,8 +121,7 @@ def run_steps(cell: Cell) -> tuple[float, int]:
 
     def step() -> None:
         for _ in range(cell.train.accumulate):
-            logits, _ = model(batch.tokens.to(device))
-            F.cross_entropy(logits.flatten(0, 1), batch.labels.to(device).flatten(), ignore_index=-1).backward()
+            total_loss(model, task, batch.tokens.to(device), batch.labels.to(device)).backward()
         optimizer.step()
         optimizer.zero_grad()
         if device == "cuda":

@@ -55,6 +55,7 @@ def train(cell: Cell, folder: Path, record: Record) -> Outcome:
     """Go on from where the folder is."""
     keep_freed_memory()
     task = build("task", cell.task)
+    task.check_ready()
     check_shares(cell, task)
     start = start_from(folder, cell)
     learner = Learner(build_model(cell, task), task, cell, start.progress)

@@ -65,8 +65,7 @@ class Learner(LightningModule):
     def total(self, piece: Piece) -> Tensor:
         """The sum of a piece's cross-entropies, with the random numbers of its place."""
         reseed(piece.tokens.device, self.cell.seed, piece.step, piece.number, rank())
-        logits, _ = self.model(piece.tokens)
-        return total_loss(logits, piece.labels)
+        return total_loss(self.model, self.task, piece.tokens, piece.labels)
 
     def configure_gradient_clipping(self, optimizer: Optimizer, *_: Any, **__: Any) -> None:
         """Measure, agree, complain, clip: before the weights change."""

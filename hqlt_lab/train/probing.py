@@ -43,7 +43,8 @@ def look_at(model: SequenceModel, task: Task, split: Split) -> Probes:
     batch = task.examples(split, 0, 0, min(ROWS, task.eval_size))
     real = torch.arange(batch.tokens.shape[1]) < (batch.lengths - task.unread)[:, None]
     device = next(model.parameters()).device
-    return probe(model, batch.tokens.to(device), Layout(real=real.to(device)))
+    starts = task.starts(batch.tokens)
+    return probe(model, batch.tokens.to(device), Layout(real.to(device), None if starts is None else starts.to(device)))
 
 
 def curves(seen: Probes) -> Metrics:

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from hqlt_lab.model.layout import Layout
 from hqlt_lab.tasks._base import Batch, Split, Task
 from hqlt_lab.train.ranks import rank, world
 from hqlt_lab.train.sums import Counts, Metrics, Sums, over_processes
@@ -41,8 +42,8 @@ def score(model: nn.Module, task: Task, split: Split, batch_size: int) -> Score:
     examples, totals, products = 0, torch.zeros(()), torch.zeros(())
     for batch in batches(task, split, batch_size):
         moved = Batch(*(field.to(device) for field in batch))
-        logits, _ = model(moved.tokens)
-        counts = task.score(logits, moved) | {"loss": losses(logits, moved.labels)}
+        found, each = answers(model, task, moved.tokens, moved.labels)
+        counts = task.score(found, moved) | {"loss": each.double().sum(1)}
         names, rows = tuple(counts), torch.stack([count.double() for count in counts.values()], 1)  # [B, K]
         examples, totals, products = examples + len(rows), rows.sum(0) + totals, rows.mT @ rows + products
     model.train(was_training)
@@ -56,12 +57,26 @@ def batches(task: Task, split: Split, batch_size: int) -> Iterator[Batch]:
         yield task.examples(split, 0, start, min(batch_size, end - start))
 
 
-def losses(logits: Tensor, labels: Tensor) -> Tensor:
-    """The sum of the cross-entropies of each example, [B]; logits [B, T, V], labels [B, T]."""
-    each = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=-1, reduction="none")
-    return each.double().unflatten(0, labels.shape).sum(1)
-
-
-def total_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """The sum of the cross-entropies at labelled positions; logits [B, T, V], labels [B, T]."""
+def total_loss(model: nn.Module, task: Task, tokens: Tensor, labels: Tensor) -> Tensor:
+    """The sum of the cross-entropies at labelled positions."""
+    if task.scored_by == "losses":
+        return answers(model, task, tokens, labels)[1].sum()
+    logits, _ = model(tokens, layout=layout_of(task, tokens))
     return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=-1, reduction="sum")
+
+
+def answers(model: nn.Module, task: Task, tokens: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """What the task scores, and the cross-entropy at each token [B, T], 0 where nothing is due."""
+    layout = layout_of(task, tokens)
+    if task.scored_by == "losses":  # no logits are kept
+        losses, _ = model(tokens, layout=layout, labels=labels)
+        return losses, losses
+    logits, _ = model(tokens, layout=layout)
+    each = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=-1, reduction="none")
+    return logits, each.unflatten(0, labels.shape)
+
+
+def layout_of(task: Task, tokens: Tensor) -> Layout | None:
+    """Where memories begin anew."""
+    starts = task.starts(tokens)
+    return None if starts is None else Layout(starts=starts)

@@ -100,9 +100,10 @@ class Watch(Callback):
 
     def validate(self, trainer: Trainer, learner: Learner, step: int) -> None:
         """Measure, remember the best, and see whether this is the end."""
-        found, short = measure(trainer, learner, "valid").metrics, measure(trainer, learner, "short").metrics
-        valid = {f"valid/{name}": value for name, value in found.items()}
-        valid |= {f"valid/short_{name}": value for name, value in short.items() if "/" not in name}
+        valid = {f"valid/{name}": value for name, value in measure(trainer, learner, "valid").metrics.items()}
+        if "short" in learner.task.splits:
+            short = measure(trainer, learner, "short").metrics
+            valid |= {f"valid/short_{name}": value for name, value in short.items() if "/" not in name}
         self.tell(trainer, step, valid)
         improved = self.progress.improve(valid | {"train/loss": learner.curves["train/loss"]}, self.cell)
         if solved(self.progress.last, self.cell):

@@ -27,8 +27,10 @@ def test_a_shipped_file_loads_plans_and_rebuilds_the_same_model_and_data(file):
     assert len({one.key for one in planned}) == len(planned) >= 2
     for one in planned[:: len(experiment.seeds)]:
         stored = cell_from(json.loads(json.dumps(one.cell.as_dict())))
-        data, again = (build("task", cell.task).examples("train", cell.seed, 0, 4) for cell in (one.cell, stored))
-        assert all(torch.equal(a, b) for a, b in zip(data, again, strict=True))
+        assert stored == one.cell
+        if one.cell.task["name"] != "language":  # whose text has to be prepared first
+            data, again = (build("task", cell.task).examples("train", cell.seed, 0, 4) for cell in (one.cell, stored))
+            assert all(torch.equal(a, b) for a, b in zip(data, again, strict=True))
         model, rebuilt = (on_meta(cell, build("task", cell.task).vocabulary) for cell in (one.cell, stored))
         assert repr(model) == repr(rebuilt) and model.config == rebuilt.config
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import hqlt_lab as lab
-from hqlt_lab.train.score import losses, score
+from hqlt_lab.train.score import answers, score
 from hqlt_lab.train.sums import Sums
 from tests.train.conftest import TASK, tiny
 
@@ -20,8 +20,8 @@ def told():
     task, model = lab.build("task", TASK | {"eval_size": 300}), lab.build_model(**tiny().model, vocabulary=3)
     batch = task.examples("test", 0, 0, 300)
     with torch.no_grad():
-        logits, _ = model(batch.tokens)
-    counts = task.score(logits, batch) | {"loss": losses(logits, batch.labels)}
+        logits, losses = answers(model, task, batch.tokens, batch.labels)
+    counts = task.score(logits, batch) | {"loss": losses.sum(1)}
     return score(model, task, "test", 64), {name: count.double().numpy() for name, count in counts.items()}
 
 

@@ -8,9 +8,16 @@ import pytest
 from hqlt_lab.experiment.experiment import load
 from hqlt_lab.experiment.plan import plan
 from hqlt_lab.train.fit import fit
+from tests.tasks.texts import prepared
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 TINY = ("train.steps=2", "train.batch_size=4", "train.warmup=0", "train.valid_every=2", "task.eval_size=4")
+
+
+def on_a_small_text(folder):
+    """A language model on words that are made here, two layers of it, on one device."""
+    words = [f"task.data={prepared(folder / 'words')}", "task.vocabulary_size=257", "task.length=96"]
+    return [*words, "model.layers=2", "model.width=64", "trainer.devices=1", "trainer.strategy=auto", "model.heads=4"]
 
 
 @pytest.mark.parametrize(
@@ -18,7 +25,8 @@ TINY = ("train.steps=2", "train.batch_size=4", "train.warmup=0", "train.valid_ev
 )
 def test_every_arm_of_a_shipped_file_trains(file, tmp_path):
     arms = {}
-    for planned in plan(load(file, TINY)):
+    language = "name: language" in file.read_text()
+    for planned in plan(load(file, [*TINY, *(on_a_small_text(tmp_path) if language else [])])):
         arms.setdefault(planned.cell.arm, planned.cell)
     for number, cell in enumerate(arms.values()):
         outcome = fit(replace(cell, model={**cell.model, "mlp_width": 16}), tmp_path / str(number))
