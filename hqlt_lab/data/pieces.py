@@ -6,6 +6,7 @@ Where pieces are cut depends on the source alone, and a piece on its documents a
 """
 
 import json
+import os
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -119,7 +120,8 @@ def piece_file(work: Path, number: int) -> Path:
 
 def keep(file: Path, piece: Piece) -> None:
     """Write a piece, whole or not at all."""
-    written = file.with_suffix(".writing")
+    # a name of our own: who was killed may leave a process that still writes the same piece
+    written = file.with_suffix(f".{os.getpid()}.writing")
     with written.open("wb") as handle:
         arrays: dict[str, Any] = {**piece.arrays, "tally": np.array(json.dumps(piece.tally))}
         np.savez(handle, **arrays)
