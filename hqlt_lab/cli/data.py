@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,11 +17,12 @@ from hqlt_lab.errors import StoreError
 from hqlt_lab.words import in_bytes, in_numbers
 
 if TYPE_CHECKING:
-    from hqlt_lab.data.index import Index
+    from hqlt_lab.data.index import Index, Split
     from hqlt_lab.data.pieces import Tally
     from hqlt_lab.data.prepare import Watch
 
 FolderArgument = Annotated[Path, typer.Argument(help="A folder with prepared data.")]
+HELD_OUT: "tuple[Split, ...]" = ("valid", "test")
 USUAL = Request(source="python")  # what each option is where it is not given
 console = Console()
 app = typer.Typer(help="Text as tokens on disk: prepare it once, then train on it.", no_args_is_help=True)
@@ -88,14 +89,17 @@ def watching(documents: int | None) -> Iterator["Watch"]:
 def show(
     folder: FolderArgument, as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False
 ) -> None:
-    """What is in a folder: splits, tokens, source, tokenizer, digest, and how a document begins."""
+    """What is in a folder: splits, tokens, what xz makes of them, source, tokenizer, digest, how a document begins."""
+    from hqlt_lab.data.compress import xz_bits_per_byte
     from hqlt_lab.data.corpus import open_corpus
 
     corpus = open_corpus(folder)
+    with Console(stderr=True).status("compressing what is held out ..."):
+        packed = {split: xz_bits_per_byte(corpus, split) for split in HELD_OUT}
     if as_json:
-        print(json.dumps(corpus.index.as_dict(), indent=2))
+        print(json.dumps(corpus.index.as_dict() | {"xz_bits_per_byte": packed}, indent=2))
         return
-    tell(corpus.index)
+    tell(corpus.index, packed)
     console.print("\n[bold]a training document[/bold]")
     console.print(corpus.decode(corpus.document("train")[:200]), markup=False, highlight=False)
 
@@ -113,12 +117,15 @@ def check(folder: FolderArgument) -> None:
     console.print(f"{folder}: all {len(index.files)} files are as they were written. Digest {index.digest}.")
 
 
-def tell(index: "Index") -> None:
-    """The index for people."""
+def tell(index: "Index", packed: "Mapping[Split, float | None] | None" = None) -> None:
+    """The index for people; `packed` is what xz needs for the held-out text, in bits per byte."""
     table = Table("split", "documents", "tokens", "text", "tokens per byte", box=None, pad_edge=False)
+    if packed:
+        table.add_column("xz -9, bits per byte")
     for name, split in index.splits.items():
         ratio = f"{split.tokens / split.bytes:.3f}" if split.bytes else "-"
-        table.add_row(name, str(split.documents), in_numbers(split.tokens), in_bytes(split.bytes), ratio)
+        bits = [f"{found:.3f}" if (found := packed.get(name)) else "-"] if packed else []
+        table.add_row(name, str(split.documents), in_numbers(split.tokens), in_bytes(split.bytes), ratio, *bits)
     console.print(table, "")
     skipped = ", ".join(f"{number} {reason}" for reason, number in index.skipped.items())
     told = {

@@ -84,12 +84,20 @@ class Corpus:
         end = starts[number + 1] if number + 1 < len(starts) else len(tokens)
         return tokens[starts[number] : end].astype(np.int64)
 
+    def texts(self, split: Split, most: int) -> list[str]:
+        """The documents among the first tokens of a split, as text again; the last one may be cut off."""
+        tokens = np.empty(min(most, self.tokens(split)), dtype=self.index.dtype)
+        self._read(split, 0, tokens)
+        return self._decoded(tokens)
+
     def decode(self, tokens: Ints | list[int]) -> str:
         """Tokens as text, for people."""
-        array = np.asarray(tokens)
-        parts = np.split(array, np.flatnonzero(array == self.index.separator))
-        texts = [self._encoder.decode(part[part != self.index.separator].tolist()) for part in parts]
-        return BORDER.join(texts)
+        return BORDER.join(self._decoded(np.asarray(tokens)))
+
+    def _decoded(self, tokens: NDArray[Any]) -> list[str]:
+        """What stands before the first separator, and behind each."""
+        parts = np.split(tokens, np.flatnonzero(tokens == self.index.separator))
+        return [self._encoder.decode(part[part != self.index.separator].tolist()) for part in parts]
 
     @cached_property
     def _encoder(self) -> Encoder:

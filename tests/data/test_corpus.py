@@ -1,10 +1,12 @@
 """Reading: every token of a split once per epoch, in an order that anyone can compute."""
 
+import lzma
 import pickle
 
 import numpy as np
 import pytest
 
+from hqlt_lab.data.compress import xz_bits_per_byte
 from hqlt_lab.data.corpus import open_corpus
 from hqlt_lab.data.index import SPLITS
 from hqlt_lab.data.pieces import split_of
@@ -107,3 +109,14 @@ def test_a_folder_without_data_says_what_to_type(tmp_path):
     (tmp_path / "half/work").mkdir(parents=True)
     with pytest.raises(StoreError, match=r"not complete. Run the same `hqlt data prepare` again"):
         open_corpus(tmp_path / "half")
+
+
+def test_what_xz_makes_of_a_split_is_what_it_makes_of_its_documents(corpus):
+    text = b"".join(text.encode() for text in TEXTS if split_of(text.encode(), 0.2, 0.1) == "test")
+    assert xz_bits_per_byte(corpus, "test") == 8 * len(lzma.compress(text, preset=9)) / len(text)
+    assert "".join(corpus.texts("test", most=100)).encode() == text[: 100 - borders(100)]
+
+
+def borders(tokens):
+    """How many documents begin among the first tokens of the test split."""
+    return np.count_nonzero(expected("test")[:tokens] == 256)
