@@ -86,9 +86,17 @@ class Corpus:
 
     def texts(self, split: Split, most: int) -> list[str]:
         """The documents among the first tokens of a split, as text again; the last one may be cut off."""
-        tokens = np.empty(min(most, self.tokens(split)), dtype=self.index.dtype)
-        self._read(split, 0, tokens)
-        return self._decoded(tokens)
+        return self._decoded(self.piece(split, 0, min(most, self.tokens(split))))
+
+    def piece(self, split: Split, first: int, count: int) -> Ints:
+        """Tokens first .. first + count - 1 of a split's documents, one after the other."""
+        tokens = np.empty(count, dtype=self.index.dtype)
+        self._read(split, first, tokens)
+        return tokens.astype(np.int64)
+
+    def encode(self, text: str) -> list[int]:
+        """Text as tokens, without a separator."""
+        return self._encoder.encode([text.encode()])[0].tolist()
 
     def decode(self, tokens: Ints | list[int]) -> str:
         """Tokens as text, for people."""

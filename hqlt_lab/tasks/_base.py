@@ -26,6 +26,14 @@ class Batch(NamedTuple):
     lengths: Tensor  # [B] the size of each example, as its paper counts it
 
 
+class Harder(NamedTuple):
+    """The same task, further along one of its sides than what is learned."""
+
+    along: str  # length, pairs, distance
+    value: int
+    task: "Task"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Task:
     """What the lab asks of a task."""
@@ -81,6 +89,10 @@ class Task:
     @property
     def measures(self) -> list[str]:
         """The names of its metrics."""
+        return []
+
+    def harder(self, times: int) -> list[Harder]:
+        """Tests up to so many times as far as what is learned; the first on each side is no harder than that."""
         return []
 
     def decode(self, batch: Batch, row: int) -> str:

@@ -10,16 +10,16 @@ Every row of a split is as wide as its longest example, padded on the right with
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from hqlt_lab.errors import ConfigError
-from hqlt_lab.tasks._base import Batch, Split, Task
+from hqlt_lab.tasks._base import Batch, Harder, Split, Task
 from hqlt_lab.tasks._counter import Draws, Ints
-from hqlt_lab.tasks._lengths import bucket_name, buckets, wrong_lengths
+from hqlt_lab.tasks._lengths import bucket_name, buckets, doubling, wrong_lengths
 from hqlt_lab.tasks._score import percent, tally
 
 
@@ -140,6 +140,11 @@ class Generated(Task):
         """The names of its metrics."""
         lengths = [f"accuracy/{bucket_name(bucket)}" for bucket in buckets(self.lengths)]
         return ["accuracy", "normalised_accuracy", *lengths]
+
+    def harder(self, times: int) -> list[Harder]:
+        longest = self.train_length[1]
+        tests = [replace(self, test_length=(longest * by, longest * by)) for by in doubling(times)]
+        return [Harder("length", test.lengths["test"][1], test) for test in tests]
 
     def decode(self, batch: Batch, row: int) -> str:
         """One example for people: its tokens, and in brackets each answer where it is due."""

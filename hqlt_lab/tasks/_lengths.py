@@ -36,3 +36,11 @@ def bucket_name(bucket: Bucket) -> str:
     """length_40_79, or length_64 for a single size."""
     low, high = bucket
     return f"length_{low}" if low == high else f"length_{low}_{high}"
+
+
+def doubling(most: int, first: int = 1) -> list[int]:
+    """1, 2, 4, ... as far as `most`."""
+    found = [first]
+    while found[-1] * 2 <= most:
+        found.append(found[-1] * 2)
+    return found

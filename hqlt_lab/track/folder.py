@@ -4,13 +4,14 @@ from pathlib import Path
 
 from hqlt_lab.track import spool
 from hqlt_lab.track.spool import Point
-from hqlt_lab.train import canary_file, claim, evaluations, ops_file, outcome, probe_file
+from hqlt_lab.train import canary_file, claim, evaluations, long_context_file, ops_file, outcome, probe_file
 from hqlt_lab.train.canary_file import read_canary
 from hqlt_lab.train.evaluations import evaluations_in
+from hqlt_lab.train.long_context_file import curves_in
 from hqlt_lab.train.ops_file import read_ops
 from hqlt_lab.train.outcome import read_outcome
 
-FILES = (claim, outcome, ops_file, canary_file, probe_file, evaluations)
+FILES = (claim, outcome, ops_file, canary_file, probe_file, evaluations, long_context_file)
 KEPT = (*(file.FILE for file in FILES), "log.txt", "process.log")
 
 
@@ -31,8 +32,8 @@ def changed(file: Path) -> int | None:
 
 
 def results_text(folder: Path) -> str:
-    """Outcome and evaluations as they are written, or nothing."""
-    files = [folder / outcome.FILE, folder / evaluations.FILE]
+    """Outcome, evaluations and curves beyond training as they are written, or nothing."""
+    files = [folder / file.FILE for file in (outcome, evaluations, long_context_file)]
     return "".join(file.read_text() for file in files if file.exists())
 
 
@@ -67,7 +68,13 @@ def evaluation_points(folder: Path) -> list[Point]:
         before = f"without_{one.lesion}/" if one.lesion else ""
         metrics = {before + name: value for name, value in one.metrics.items() if before or name not in known}
         points.append(Point(step, one.time, metrics))
-    return points
+    return points + long_context_points(folder)
+
+
+def long_context_points(folder: Path) -> list[Point]:
+    """Curves beyond what was trained: long/loss_by_place, where MLflow's step is the place."""
+    curves = curves_in(folder)
+    return [Point(int(x), curve.time, {f"long/{curve.title}": y}) for curve in curves for x, y in curve.points]
 
 
 def kept_files(folder: Path) -> list[Path]:

@@ -26,6 +26,7 @@ MAY_IMPORT = {
     "tasks": {"errors", "registry", "data"},
     "experiment": {"errors", "registry", "model"},
     "train": {"errors", "files", "registry", "model", "tasks", "experiment"},
+    "evaluate": {"errors", "files", "data", "model", "tasks", "train"},
     "track": {"errors", "files", "registry", "experiment", "train"},
     "study": {"errors", "registry", "experiment", "train", "track"},
     "report": {"errors", "files", "words", "registry", "experiment", "train", "study"},

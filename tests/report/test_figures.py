@@ -12,12 +12,14 @@ from hqlt_lab.report.figures.draw import draw
 from hqlt_lab.report.figures.forest import LOOKS, forest
 from hqlt_lab.report.figures.heat_map import heat_map
 from hqlt_lab.report.figures.learning_curves import learning_curves
+from hqlt_lab.report.figures.long_context import long_context
 from hqlt_lab.report.figures.material import MOST_ARMS, Material
 from hqlt_lab.report.figures.picture import inline
 from hqlt_lab.report.figures.style import INK, PAPER, styled
 from hqlt_lab.report.figures.who_does_the_work import who_does_the_work
 from hqlt_lab.report.rows import rows_of
 from hqlt_lab.train.evaluations import write_evaluation
+from hqlt_lab.train.long_context_file import Curve, write_curves
 from hqlt_lab.train.probe_file import ProbeFile
 
 VALID = "valid/normalised_accuracy"
@@ -237,3 +239,19 @@ def test_the_svg_is_the_same_each_time_and_its_letters_are_letters(asked, cell, 
     page = inline(svg)
     assert INK not in page and PAPER not in page and "currentColor" in page and page.startswith('<svg role="img"')
     ElementTree.fromstring(page)
+
+
+def test_curves_beyond_training_have_a_panel_each_with_the_median_over_seeds(asked, cell, folder):
+    records = []
+    for seed, loss in enumerate([4.0, 2.0, 3.0]):
+        place = folder(f"far{seed}", [1.0])
+        curve = Curve(name="loss", along="place", points=[(64, loss), (128, loss - 1)], trained=64)
+        write_curves(place, [curve, Curve(name="state_bytes", along="context", points=[(64, 10.0), (128, 900.0)])])
+        records.append(cell("delta", seed, 5.0, folder=place))
+    losses, states = drawn(long_context, asked("seeds: 3\n"), records).figure.axes
+    line = named(losses)["delta"]
+    assert list(line.get_xdata()) == [64, 128] and list(line.get_ydata()) == [3.0, 2.0]
+    assert [list(line.get_xdata()) for line in losses.lines if line.get_linestyle() == ":"] == [[64, 64]]
+    assert losses.get_ylabel() == "loss (nats per token)" and losses.get_yscale() == "linear"
+    assert states.get_yscale() == "log" and len(states.lines) == 1
+    assert drawn(long_context, asked("seeds: 1\n"), [cell("delta", 0, 5.0, folder=folder("none", [1.0]))]) is None

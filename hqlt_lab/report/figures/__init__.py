@@ -5,6 +5,7 @@ material            what is drawn: which arms, in which colour, at which step of
 picture             a figure with its title and how to read it; as SVG and as PNG
 learning_curves     how it was learned
 forest              what differs from the baseline
+long_context        what happens beyond what was trained
 heat_map            a grid at a glance
 by_length           where it ends to hold
 cost_quality        what quality costs

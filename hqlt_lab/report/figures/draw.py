@@ -9,6 +9,7 @@ from hqlt_lab.report.figures.cost_quality import cost_quality
 from hqlt_lab.report.figures.forest import forest
 from hqlt_lab.report.figures.heat_map import heat_map
 from hqlt_lab.report.figures.learning_curves import learning_curves
+from hqlt_lab.report.figures.long_context import long_context
 from hqlt_lab.report.figures.material import Material
 from hqlt_lab.report.figures.picture import Picture
 from hqlt_lab.report.figures.style import styled
@@ -19,6 +20,7 @@ FIGURES: tuple[Callable[[Material], Picture | None], ...] = (
     forest,
     learning_curves,
     by_length,
+    long_context,
     heat_map,
     cost_quality,
     who_does_the_work,
