@@ -88,11 +88,12 @@ class Corpus:
         """Tokens as text, for people."""
         array = np.asarray(tokens)
         parts = np.split(array, np.flatnonzero(array == self.index.separator))
-        texts = [self._encoder.decode(part[part != self.index.separator].tolist()) for part in parts]
+        texts = [self.encoder.decode(part[part != self.index.separator].tolist()) for part in parts]
         return BORDER.join(texts)
 
     @cached_property
-    def _encoder(self) -> Encoder:
+    def encoder(self) -> Encoder:
+        """What made the tokens."""
         return load_encoder(self.index.tokenizer, self.folder / "tokenizer")
 
     def _places(self, split: Split, seed: int, first: int, count: int, length: int) -> Ints:

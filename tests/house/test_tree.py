@@ -26,6 +26,7 @@ MAY_IMPORT = {
     "tasks": {"errors", "registry", "data"},
     "experiment": {"errors", "registry", "model"},
     "train": {"errors", "files", "registry", "model", "tasks", "experiment"},
+    "generate": {"errors", "files", "registry", "data", "model", "tasks", "experiment", "train"},
     "track": {"errors", "files", "registry", "experiment", "train"},
     "study": {"errors", "registry", "experiment", "train", "track"},
     "report": {"errors", "files", "words", "registry", "experiment", "train", "study"},
