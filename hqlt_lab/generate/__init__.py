@@ -1,6 +1,11 @@
 """Text from trained models: a prompt is read once, then every token costs the same, however long the text is.
 
-model = text_model_in(folder)                                   text_model.py
-generate(model, ["Once upon", "The key"], Sampling(tokens=50))  generate.py, sampling.py
-recomputed(model, prompt, Sampling(tokens=50))                  the slow truth: the whole prefix at every step
+text_model   weights, tokenizer and separator of a trained cell
+sampling     how the next token is chosen, as data
+choose       one token from logits
+prompts      prompts to logits and a state
+speech       tokens to text as they come
+decoding     the rows of a batch, token by token
+generate     prompts to texts
+recomputed   the slow truth: the whole text before every token
 """
