@@ -96,7 +96,7 @@ class Corpus:
 
     def encode(self, text: str) -> list[int]:
         """Text as tokens, without a separator."""
-        return self._encoder.encode([text.encode()])[0].tolist()
+        return self.encoder.encode([text.encode()])[0].tolist()
 
     def decode(self, tokens: Ints | list[int]) -> str:
         """Tokens as text, for people."""
@@ -105,10 +105,11 @@ class Corpus:
     def _decoded(self, tokens: NDArray[Any]) -> list[str]:
         """What stands before the first separator, and behind each."""
         parts = np.split(tokens, np.flatnonzero(tokens == self.index.separator))
-        return [self._encoder.decode(part[part != self.index.separator].tolist()) for part in parts]
+        return [self.encoder.decode(part[part != self.index.separator].tolist()) for part in parts]
 
     @cached_property
-    def _encoder(self) -> Encoder:
+    def encoder(self) -> Encoder:
+        """What made the tokens."""
         return load_encoder(self.index.tokenizer, self.folder / "tokenizer")
 
     def _places(self, split: Split, seed: int, first: int, count: int, length: int) -> Ints:

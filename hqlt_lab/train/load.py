@@ -1,6 +1,7 @@
 """A trained model, from its folder."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ from hqlt_lab.experiment.cell import Cell, cell_from
 from hqlt_lab.model.sequence_model import SequenceModel
 from hqlt_lab.registry import build
 from hqlt_lab.tasks._base import Task
+from hqlt_lab.tasks.language import Language
 from hqlt_lab.train.checkpoints import BEST, DAMAGED, LAST, read
 from hqlt_lab.train.claim import FILE
 from hqlt_lab.train.fit import build_model
@@ -25,7 +27,31 @@ class Loaded(NamedTuple):
 
 def load_cell(folder: Path) -> Loaded:
     """The weights that were kept, in the model that the cell describes."""
+    return restored(folder, cell_in(folder))
+
+
+class Speaker(NamedTuple):
+    """What a cell became that learned a text."""
+
+    model: SequenceModel
+    task: Language
+
+
+def load_language(folder: Path) -> Speaker:
+    """The same of a cell whose task is a text; never compiled, as texts come in every length."""
     cell = cell_in(folder)
+    if cell.task["name"] != "language":
+        raise TrainingError(
+            f"{folder}: this cell has learned {cell.task['name']!r}, which is no text. "
+            "A cell whose task is 'language' is needed."
+        )
+    found = restored(folder, replace(cell, train=replace(cell.train, compile=False, recompute=False)))
+    assert isinstance(found.task, Language)
+    return Speaker(found.model, found.task)
+
+
+def restored(folder: Path, cell: Cell) -> Loaded:
+    """The model of this cell with the folder's weights."""
     task = build("task", cell.task)
     model = build_model(cell, task)
     model.load_state_dict(weights_in(folder, cell))

@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "experiment": {"errors", "registry", "model"},
     "train": {"errors", "files", "registry", "model", "tasks", "experiment"},
     "evaluate": {"errors", "files", "data", "model", "tasks", "train"},
+    "generate": {"errors", "files", "registry", "data", "model", "tasks", "experiment", "train"},
     "track": {"errors", "files", "registry", "experiment", "train"},
     "study": {"errors", "registry", "experiment", "train", "track"},
     "report": {"errors", "files", "words", "registry", "experiment", "train", "study"},
