@@ -74,6 +74,7 @@ def evaluate(
     lesion: str | None = None,
     split: "Split" = "test",
     probe: bool = False,
+    long: int | None = None,
     again: bool = False,
     change: Sequence[str] = (),
     only: Sequence[str] = (),
@@ -83,13 +84,14 @@ def evaluate(
 ) -> Evaluation:
     """Score a trained cell again, or all of a file's at their chosen points; what was asked before is remembered.
 
-    `lesion`: also with that memory silent, "fw" or "kv"; `probe`: look into the memories too.
+    `lesion`: also with that memory silent, "fw" or "kv"; `probe`: look into the memories too;
+    `long`: go beyond what was trained, up to so many times as far.
     """
     from hqlt_lab.report.rows import reported
     from hqlt_lab.study.evaluate import Question, evaluate_cell, evaluate_cells
     from hqlt_lab.track.courier import send_evaluations
 
-    question = Question(split=split, lesion=lesion, probe=probe, again=again)
+    question = Question(split=split, lesion=lesion, probe=probe, long=long, again=again)
     if not Path(target).is_file() and Path(target).suffix not in (".yaml", ".yml"):
         folder = folder_of(target, runs)
         cell = evaluate_cell(folder, question)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -20,6 +20,7 @@ from hqlt_lab.cli.studies import TrackingOption
 
 if TYPE_CHECKING:
     from hqlt_lab.study.evaluate import Evaluated
+    from hqlt_lab.train.long_context_file import Curve
 
 console = Console()
 UNSHOWN = ("norm_", "work_", "share")  # what the shares are made of, and the shares themselves: they stand by head
@@ -35,6 +36,10 @@ def evaluate(
     ] = None,
     split: Annotated[Literal["test", "valid", "short"], typer.Option(help="The fixed set to score on.")] = "test",
     probe: Annotated[bool, typer.Option("--probe", help="Also look into the memories, layer by layer.")] = False,
+    long: Annotated[
+        int | None,
+        typer.Option(min=1, help="Also go beyond what was trained, up to so many times as far: 8 is far."),
+    ] = None,
     only: OnlyOption = None,
     change: SetOption = None,
     again: Annotated[bool, typer.Option("--again", help="Compute also what was evaluated before.")] = False,
@@ -51,6 +56,7 @@ def evaluate(
             lesion=lesion,
             split=split,
             probe=probe,
+            long=long,
             again=again,
             change=change or (),
             only=only or (),
@@ -68,6 +74,10 @@ def evaluate(
     for arm, answers in arms.items() if probe else ():
         console.print()
         whole(memories(arm, answers))
+    for title, curves in by_title(arms).items() if long else ():
+        trained = next(iter(curves.values()))[0].trained
+        console.print(f"\n[bold]{title}[/bold]" + (f", trained up to {trained}" if trained is not None else ""))
+        whole(beyond(curves))
     if found.untracked:
         console.print(f"[yellow]{escape(found.untracked)}[/yellow]", soft_wrap=True)
 
@@ -119,6 +129,25 @@ def memories(arm: str, answers: "Sequence[Evaluated]") -> Table:
         by_head = "  ".join(mean(values) for values in heads)
         means = (mean([value for layer in same_layer for value in layer.get(name, ())]) for name in quantities)
         table.add_row(str(number), by_head, *means)
+    return table
+
+
+def by_title(arms: "dict[str, list[Evaluated]]") -> "dict[str, dict[str, list[Curve]]]":
+    """Curves beyond what was trained: title -> arm -> those of its seeds."""
+    found: dict[str, dict[str, list[Curve]]] = {}
+    for arm, answers in arms.items():
+        for curve in (curve for answer in answers for curve in answer.curves):
+            found.setdefault(curve.title, {}).setdefault(arm, []).append(curve)
+    return found
+
+
+def beyond(arms: "dict[str, list[Curve]]") -> Table:
+    """A line per arm, a column per place; of several seeds the median."""
+    places = sorted({x for curves in arms.values() for curve in curves for x, _ in curve.points})
+    table = Table("arm", *map(str, places), box=None, pad_edge=False)
+    for arm, curves in arms.items():
+        values = [[y for curve in curves for at, y in curve.points if at == place] for place in places]
+        table.add_row(escape(arm), *(f"{median(some):.4g}" if some else "" for some in values))
     return table
 
 

@@ -2,5 +2,5 @@
 
 long_context    further than training went: longer text, more pairs, larger distances
 needle          a number that the text mentions once, asked for much later
-decoding        what one more token costs after a context
+token_cost      what one more token costs after a context
 """

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from hqlt_lab.errors import ConfigError
-from hqlt_lab.evaluate.decoding import decoding_cost
 from hqlt_lab.evaluate.needle import MOST_PAIRS, Haystack, found_needles
+from hqlt_lab.evaluate.token_cost import token_cost
 from hqlt_lab.model.sequence_model import SequenceModel
 from hqlt_lab.tasks._base import Task
 from hqlt_lab.tasks._lengths import doubling
@@ -38,12 +38,15 @@ class Stretch:
 
     def curves(self) -> Iterator[Curve]:
         """One after the other, as they are measured."""
+        return (replace(curve, times=self.times) for curve in self.measured())
+
+    def measured(self) -> Iterator[Curve]:
         if isinstance(self.task, Language):
             yield self.loss_by_place(self.task)
             yield from self.needles(self.task)
         else:
             yield from self.accuracies()
-        yield from decoding_cost(self.model, [self.task.tokens_in("train") * by for by in doubling(self.times)])
+        yield from token_cost(self.model, [self.task.tokens_in("train") * by for by in doubling(self.times)])
 
     def loss_by_place(self, task: Language) -> Curve:
         """Whether what lies far back helps, or harms where no training went so far."""

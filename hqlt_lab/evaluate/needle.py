@@ -21,7 +21,7 @@ from torch import Tensor
 
 from hqlt_lab.data.corpus import Corpus
 from hqlt_lab.data.order import Ints
-from hqlt_lab.evaluate.decoding import read
+from hqlt_lab.evaluate.token_cost import read
 from hqlt_lab.model.sequence_model import SequenceModel
 
 NAMES = (

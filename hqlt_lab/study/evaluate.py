@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from hqlt_lab.errors import ConfigError, TrainingError
 from hqlt_lab.train.evaluations import Evaluations, name_of
+from hqlt_lab.train.long_context_file import Curve, curves_in, write_curves
 from hqlt_lab.train.probe_file import ProbeTable
 
 if TYPE_CHECKING:
-    from hqlt_lab.train.evaluate import Split
+    from hqlt_lab.train.evaluate import Examination, Split
 
 Told = Callable[[int, int], None]  # cells that are done, and how many there are
 
@@ -23,6 +24,7 @@ class Question:
     split: "Split" = "test"
     lesion: str | None = None  # the memory to silence, beside the intact model
     probe: bool = False  # whether to look into the memories too
+    long: int | None = None  # how many times further than in training to go; None: no further
     again: bool = False  # also what was asked before
 
     @property
@@ -40,6 +42,7 @@ class Evaluated:
     folder: Path
     scores: Evaluations = field(default_factory=dict)  # "test without fw" -> metrics
     probes: ProbeTable | None = None
+    curves: list[Curve] = field(default_factory=list)  # beyond what was trained
     skipped: str = ""  # why it was not asked
     new: bool = False  # whether anything was computed
 
@@ -74,8 +77,28 @@ def evaluate_cell(folder: Path, question: Question) -> Evaluated:
         name_of(question.split, memory): asked.score(question.split, memory, question.again) for memory in lesions
     }
     probes = asked.probe(question.split) if question.probe else None
+    curves = curves_of(asked, question.long, question.again) if question.long is not None else []
     cell = asked.cell
-    return Evaluated(arm=cell.arm, seed=cell.seed, folder=folder, scores=scores, probes=probes, new=asked.asked)
+    return Evaluated(
+        arm=cell.arm, seed=cell.seed, folder=folder, scores=scores, probes=probes, curves=curves, new=asked.asked
+    )
+
+
+def curves_of(asked: "Examination", times: int, again: bool) -> list[Curve]:
+    """What is known of it so far beyond what was trained, or what is measured now."""
+    from hqlt_lab.evaluate.long_context import Stretch
+    from hqlt_lab.train.trainer import quiet
+
+    known = curves_in(asked.folder)
+    if known and not again and all(curve.times == times for curve in known):
+        return known
+    trainer, learner = asked.brought_back()
+    model = learner.model.eval()
+    with quiet(), trainer.precision_plugin.val_step_context():
+        stretch = Stretch(model, learner.task, times, asked.cell.train.eval_batch_size)  # type: ignore[arg-type]
+        write_curves(asked.folder, stretch.curves())
+    asked.asked = True
+    return curves_in(asked.folder)
 
 
 def medians(answers: Sequence[Evaluated], metric: str) -> dict[str, float]:

@@ -22,6 +22,7 @@ class Curve:
     along: str  # place, length, pairs, distance, context
     points: list[tuple[int, float]]
     trained: int | None = None  # how far training went; None: that has no meaning here
+    times: int = 1  # how many times as far it was asked to go
     time: int = 0  # milliseconds since 1970, as MLflow counts
 
     @property

@@ -14,6 +14,7 @@ from hqlt_lab.errors import ConfigError, StoreError, TrainingError
 from hqlt_lab.track.sent import read_sent
 from hqlt_lab.track.store import Store
 from hqlt_lab.train.evaluations import FILE, evaluations_in, read_evaluations
+from hqlt_lab.train.long_context_file import curves_in
 from hqlt_lab.train.outcome import read_outcome
 
 STUDY = """
@@ -118,3 +119,17 @@ def test_what_cannot_be_asked_is_told(place):
     (place / "other.yaml").write_text(STUDY)
     with pytest.raises(StoreError, match="other: none of these cells is trained under runs"):
         lab.evaluate("other.yaml")
+
+
+def test_beyond_what_was_trained_is_asked_once_and_kept_with_the_cell_and_in_mlflow(place):
+    told = typed("work.yaml", "--only", "arm=vector", "--long", "4")
+    assert "accuracy_by_length, trained up to 8" in told and "state_bytes_by_context" in told
+    folder = cells("vector")[0]
+    curves = {curve.title: curve for curve in curves_in(folder)}
+    assert [x for x, _ in curves["accuracy_by_length"].points] == [8, 16, 32]
+    client = Store(tracker_of("runs", None)).open()
+    kept = client.get_metric_history(read_sent(folder).run, "long/accuracy_by_length")
+    assert [(point.step, point.value) for point in kept] == curves["accuracy_by_length"].points
+    assert typed("work.yaml", "--only", "arm=vector", "--long", "4") == told and curves_in(folder) == [*curves.values()]
+    typed("work.yaml", "--only", "arm=vector", "--long", "2")
+    assert [x for x, _ in curves_in(folder)[0].points] == [8, 16]

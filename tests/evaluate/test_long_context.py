@@ -8,9 +8,9 @@ from torch import nn
 
 from hqlt_lab.data.corpus import open_corpus
 from hqlt_lab.errors import ConfigError
-from hqlt_lab.evaluate.decoding import bytes_of, decoding_cost, noise, read
 from hqlt_lab.evaluate.long_context import Stretch
 from hqlt_lab.evaluate.needle import MOST_PAIRS, Haystack, Row, answered, found_needles
+from hqlt_lab.evaluate.token_cost import bytes_of, noise, read, token_cost
 from hqlt_lab.model.sequence_model import build_model
 from hqlt_lab.registry import available, build
 from hqlt_lab.train.long_context_file import Curve, curves_in, write_curves
@@ -131,7 +131,7 @@ def test_a_needle_is_found_only_to_its_last_token():
 def test_reading_in_pieces_is_reading_at_once(model, monkeypatch):
     tokens = noise(model, 50)
     whole = read(model, tokens)
-    monkeypatch.setattr("hqlt_lab.evaluate.decoding.PIECE", 7)
+    monkeypatch.setattr("hqlt_lab.evaluate.token_cost.PIECE", 7)
     for one, other in zip(whole, read(model, tokens), strict=True):
         torch.testing.assert_close(one.fw, other.fw)
         torch.testing.assert_close(one.ring.k, other.ring.k)
@@ -141,7 +141,7 @@ def test_a_window_is_carried_at_constant_size_and_softmax_over_everything_is_not
     whole = build_model(vocabulary=language.vocabulary, mixer="kv_only", timing={"name": "synchronous", "window": None})
     sizes = {}
     for name, one in {"hybrid": model, "softmax": whole.eval()}.items():
-        milliseconds, carried = decoding_cost(one, [64, 256])
+        milliseconds, carried = token_cost(one, [64, 256])
         assert all(y > 0 for _, y in milliseconds.points)
         sizes[name] = [y for _, y in carried.points]
     assert sizes["hybrid"][0] == sizes["hybrid"][1] == bytes_of(read(model, noise(model, 64)))

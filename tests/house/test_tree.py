@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "evaluate": {"errors", "files", "data", "model", "tasks", "train"},
     "generate": {"errors", "files", "registry", "data", "model", "tasks", "experiment", "train"},
     "track": {"errors", "files", "registry", "experiment", "train"},
-    "study": {"errors", "registry", "experiment", "train", "track"},
+    "study": {"errors", "registry", "experiment", "train", "evaluate", "track"},
     "report": {"errors", "files", "words", "registry", "experiment", "train", "study"},
     "api": {"errors", "files", "registry", "experiment", "train", "track", "study", "report"},
     "check": {"errors", "registry", "ops", "components", "model"},

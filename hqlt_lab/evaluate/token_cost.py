@@ -21,7 +21,7 @@ STEPS, PIECE = 15, 1024
 
 
 @torch.no_grad()
-def decoding_cost(model: SequenceModel, contexts: Sequence[int]) -> list[Curve]:
+def token_cost(model: SequenceModel, contexts: Sequence[int]) -> list[Curve]:
     """Against the context, for one row of text whose content does not matter."""
     milliseconds, carried = [], []
     for context in contexts:
