@@ -1,4 +1,7 @@
-"""A trained cell and lm-eval: its answers are kept in its folder, each task as soon as it is done."""
+"""A trained cell under lm-eval: its answers are kept in its folder, each task as soon as it is done.
+
+An exported model has no such folder: who asks it keeps the answers.
+"""
 
 import json
 from dataclasses import replace
@@ -32,6 +35,12 @@ def source_in(folder: Path) -> Source:
     if cell.task["name"] != "language":
         raise TrainingError(f"{folder}: the cell has learned {cell.task['name']!r}, and these tasks are about text.")
     return Source(cell.task["length"], lambda: loaded(folder))
+
+
+def exported(folder: Path) -> Source:
+    """A model that was written for others, which is loaded to know how long its training rows were."""
+    model = loaded(folder)
+    return Source(model.trained_length, lambda: model)
 
 
 def loaded(folder: Path) -> "TextModel":

@@ -13,6 +13,7 @@ from statistics import stdev
 from typing import Any, NamedTuple
 
 import datasets
+import lm_eval.api.task
 from lm_eval.evaluator import evaluate
 
 from hqlt_lab.evaluate.harness_model import HarnessModel
@@ -82,12 +83,14 @@ def errors_of(samples: list[dict[str, Any]]) -> dict[str, float]:
 def quiet() -> Iterator[None]:
     """lm-eval and datasets keep their remarks to themselves."""
     logger, shown = logging.getLogger("lm_eval"), datasets.utils.are_progress_bars_disabled()
-    level = logger.level
+    level, bar = logger.level, lm_eval.api.task.tqdm
     logger.setLevel(logging.ERROR)
     datasets.utils.disable_progress_bars()
+    lm_eval.api.task.tqdm = lambda documents, **_: documents
     try:
         yield
     finally:
         logger.setLevel(level)
+        lm_eval.api.task.tqdm = bar
         if not shown:
             datasets.utils.enable_progress_bars()

@@ -4,13 +4,14 @@ from pathlib import Path
 
 from hqlt_lab.track import spool
 from hqlt_lab.track.spool import Point
-from hqlt_lab.train import canary_file, claim, evaluations, ops_file, outcome, probe_file
+from hqlt_lab.train import canary_file, claim, evaluations, harness_file, ops_file, outcome, probe_file
 from hqlt_lab.train.canary_file import read_canary
 from hqlt_lab.train.evaluations import evaluations_in
+from hqlt_lab.train.harness_file import answers_in, numbers_of, shown
 from hqlt_lab.train.ops_file import read_ops
 from hqlt_lab.train.outcome import read_outcome
 
-FILES = (claim, outcome, ops_file, canary_file, probe_file, evaluations)
+FILES = (claim, outcome, ops_file, canary_file, probe_file, evaluations, harness_file)
 KEPT = (*(file.FILE for file in FILES), "log.txt", "process.log")
 
 
@@ -31,8 +32,8 @@ def changed(file: Path) -> int | None:
 
 
 def results_text(folder: Path) -> str:
-    """Outcome and evaluations as they are written, or nothing."""
-    files = [folder / outcome.FILE, folder / evaluations.FILE]
+    """Outcome, evaluations and answers as they are written, or nothing."""
+    files = [folder / outcome.FILE, folder / evaluations.FILE, folder / harness_file.FILE]
     return "".join(file.read_text() for file in files if file.exists())
 
 
@@ -59,7 +60,10 @@ def outcome_points(folder: Path) -> list[Point]:
 
 
 def evaluation_points(folder: Path) -> list[Point]:
-    """What the cell scored when it was asked again: without_fw/test/accuracy; not what its outcome says already."""
+    """What the cell scored when it was asked again: without_fw/test/accuracy; not what its outcome says already.
+
+    And its answers to lm-eval: eval/piqa/acc, each with the time at which it was given.
+    """
     found = read_outcome(folder)
     step, known = (found.step, found.metrics) if found else (0, {})
     points = []
@@ -67,9 +71,15 @@ def evaluation_points(folder: Path) -> list[Point]:
         before = f"without_{one.lesion}/" if one.lesion else ""
         metrics = {before + name: value for name, value in one.metrics.items() if before or name not in known}
         points.append(Point(step, one.time, metrics))
-    return points
+    answers = numbers_of(shown(answers_in(folder)))
+    return [*points, *(Point(step, number.time, {name: number.value}) for name, number in answers.items())]
 
 
 def kept_files(folder: Path) -> list[Path]:
-    """The files that are small and worth reading later."""
-    return [folder / name for name in KEPT if (folder / name).exists()]
+    """The files that are worth reading later, those of a folder of its own last."""
+    return [folder / name for name in KEPT if (folder / name).exists()] + sample_files(folder)
+
+
+def sample_files(folder: Path) -> list[Path]:
+    """What lm-eval asked of the cell and what it answered, a file per task."""
+    return sorted((folder / harness_file.SAMPLES).glob("*.jsonl"))
