@@ -10,6 +10,7 @@ from hqlt_lab.api.trained import chosen_folders, folder_of
 from hqlt_lab.errors import ConfigError
 from hqlt_lab.experiment.evaluation import EvaluateConfig
 from hqlt_lab.experiment.experiment import load as load_experiment
+from hqlt_lab.export.folder import is_export
 
 if TYPE_CHECKING:
     from hqlt_lab.study.harness import Judged, Told
@@ -69,7 +70,7 @@ def evaluate_tasks(
         new = any(model.new for model in models)
         behind = catch_up(target, change=change, runs=runs, tracking=tracking) if new else None
         return TaskEvaluation(models=models, tasks=config.tasks, untracked=behind)
-    if is_export(Path(target)):
+    if is_export(target):
         return TaskEvaluation(models=[judge_export(Path(target), asked, told)], tasks=config.tasks)
     folder = folder_of(target, runs)
     model = judge_cell(folder, asked, told)
@@ -87,8 +88,3 @@ def configured(said: EvaluateConfig | None, given: dict[str, object]) -> Evaluat
     made = evaluation_of(whole)
     assert made is not None
     return made
-
-
-def is_export(folder: Path) -> bool:
-    """Whether it holds a model without the run that made it."""
-    return folder.is_dir() and not (folder / "cell.json").is_file() and (folder / "config.json").is_file()
