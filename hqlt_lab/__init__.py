@@ -14,6 +14,8 @@ Names load on first use, so that `import hqlt_lab` costs nothing.
 
 import importlib.util
 import os
+import sys
+from types import ModuleType
 from typing import Any
 
 # Threads that wait for each other sleep.  By default they spin, and where two programs share the cores a step was
@@ -29,6 +31,7 @@ if importlib.util.find_spec("hqlt_lab.registry") is None:
 
 _HOME = {
     "Layout": "hqlt_lab.model.layout",
+    "Sampling": "hqlt_lab.generate.sampling",
     "available": "hqlt_lab.registry",
     "build": "hqlt_lab.registry",
     "build_model": "hqlt_lab.model.sequence_model",
@@ -36,9 +39,13 @@ _HOME = {
     "compare": "hqlt_lab.api",
     "describe": "hqlt_lab.registry",
     "evaluate": "hqlt_lab.api",
+    "evaluate_tasks": "hqlt_lab.api",
+    "export": "hqlt_lab.api",
+    "generate": "hqlt_lab.api",
     "include": "hqlt_lab.registry",
     "lesion": "hqlt_lab.model.lesions",
     "load": "hqlt_lab.api",
+    "load_export": "hqlt_lab.api",
     "options": "hqlt_lab.registry",
     "probe": "hqlt_lab.model.probes",
     "register": "hqlt_lab.registry",
@@ -61,3 +68,15 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return [*globals(), *_HOME]
+
+
+class _Front(ModuleType):
+    """A verb stays the verb when the room of that name is entered, which Python would put in its place."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOME and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Front
+importlib.import_module("hqlt_lab.export.join").join()

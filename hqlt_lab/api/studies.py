@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hqlt_lab.api.tracked import RUNS, card_of, tracker_of
+from hqlt_lab.api.trained import reported_folders
 from hqlt_lab.api.written import making_of
 from hqlt_lab.experiment.experiment import load as load_experiment
 from hqlt_lab.files import write
 from hqlt_lab.registry import hand_on, included
 from hqlt_lab.study.crew import warm_up
-from hqlt_lab.study.run import Choice, open_agenda, prepare, train, wanted
+from hqlt_lab.study.record import SETTLED
+from hqlt_lab.study.run import Choice, Prepared, cards, open_agenda, prepare, train, wanted
 from hqlt_lab.study.run import forget as forget_cells
 from hqlt_lab.study.store import Store
 from hqlt_lab.study.view import View
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     import pandas
 
     from hqlt_lab.report.report import Report
+    from hqlt_lab.study.harness import Judged
     from hqlt_lab.study.record import Record
 
 PATIENCE = 30.0  # seconds that MLflow gets in the end to take in the rest
@@ -35,6 +38,7 @@ class Finished:
     untracked: str | None  # what MLflow does not have yet
     folder: Path  # of the study; its report is in it
     undrawn: tuple[str, ...] = ()  # figures that could not be drawn, each in a sentence
+    unanswered: tuple[str, ...] = ()  # tasks of lm-eval that could not be asked, each in a sentence
 
 
 def run(
@@ -63,15 +67,36 @@ def run(
         write(store.folder / "provenance.json", json.dumps(dict(card.provenance), indent=1) + "\n")
         courier = Courier(tracker_of(runs, tracking), card)
         try:
-            complete = train(study, limit, view or View(), courier)
+            watched = view or View()
+            complete = train(study, limit, watched, courier)
+            models = ask_reported(study, only, watched) if complete and experiment.evaluate else []
+            for changed in cards(study.agenda) if any(model.new for model in models) else ():
+                courier.tell(changed)
             report = Report.make(experiment, study.agenda.records())
             saved = report.save(store.folder, making_of(Path(file), change, runs, store))
             courier.report(saved.files)
         finally:
             untracked = courier.finish(PATIENCE)
     return Finished(
-        report=report, complete=complete, untracked=untracked, folder=store.folder, undrawn=tuple(saved.troubles)
+        report=report,
+        complete=complete,
+        untracked=untracked,
+        folder=store.folder,
+        undrawn=tuple(saved.troubles),
+        unanswered=tuple(dict.fromkeys(trouble for model in models for trouble in model.troubles)),
     )
+
+
+def ask_reported(study: Prepared, only: Sequence[str], view: View) -> "list[Judged]":
+    """What the file asks of the cells that the report shows: after a choice among tuned points, those of the best."""
+    from hqlt_lab.study.harness import asked_by, judge_cells
+
+    agenda = study.agenda
+    config, records = agenda.experiment.evaluate, agenda.records()
+    settled = all(record.state in SETTLED for record in records)
+    if config is None or (agenda.experiment.tune and not settled):
+        return []
+    return judge_cells(reported_folders(agenda, only), asked_by(config), view.evaluating)
 
 
 @dataclass(frozen=True)

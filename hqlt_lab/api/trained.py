@@ -9,6 +9,7 @@ from hqlt_lab.api.tracked import RUNS, catch_up, tracker_of
 from hqlt_lab.errors import StoreError, listed
 from hqlt_lab.experiment.experiment import Experiment
 from hqlt_lab.experiment.experiment import load as load_experiment
+from hqlt_lab.study.agenda import Agenda
 from hqlt_lab.study.run import open_agenda, wanted
 from hqlt_lab.study.store import Store
 from hqlt_lab.track.sent import read_sent
@@ -110,13 +111,17 @@ def evaluate(
 
 def chosen_folders(experiment: Experiment, runs: str | Path, only: Sequence[str]) -> list[Path]:
     """Of the finished cells that the report shows."""
-    from hqlt_lab.report.rows import rows_of
-
-    agenda = open_agenda(experiment, Store(runs, experiment.name))
-    wish = wanted(experiment, agenda, [only] if isinstance(only, str) else only)
-    keys = {place.key for place in agenda.places() if wish(place)}
-    rows = rows_of(experiment, agenda.records())
-    found = [record.folder for row in rows for record in row.done if record.key in keys]
+    found = reported_folders(open_agenda(experiment, Store(runs, experiment.name)), only)
     if not found:
         raise StoreError(f"{experiment.name}: none of these cells is trained under {runs}. Train them with `hqlt run`.")
     return found
+
+
+def reported_folders(agenda: Agenda, only: Sequence[str]) -> list[Path]:
+    """The same, which may be none."""
+    from hqlt_lab.report.rows import rows_of
+
+    wish = wanted(agenda.experiment, agenda, [only] if isinstance(only, str) else only)
+    keys = {place.key for place in agenda.places() if wish(place)}
+    rows = rows_of(agenda.experiment, agenda.records())
+    return [record.folder for row in rows for record in row.done if record.key in keys]

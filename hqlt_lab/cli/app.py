@@ -5,7 +5,18 @@ from typing import Annotated
 
 import typer
 
-from hqlt_lab.cli import compare, components, data, evaluate, experiments, machine, reports, studies
+from hqlt_lab.cli import (
+    compare,
+    components,
+    data,
+    evaluate,
+    experiments,
+    export,
+    generate,
+    machine,
+    reports,
+    studies,
+)
 
 app = typer.Typer(
     help="Ablations of hybrid quadratic-linear transformers: compose, check, train, compare.",
@@ -37,6 +48,8 @@ app.command("status")(studies.status)
 app.command("logs")(studies.logs)
 app.command("report")(reports.report)
 app.command("evaluate")(evaluate.evaluate)
+app.command("generate")(generate.generate)
+app.command("export")(export.export)
 app.command("compare")(compare.compare)
 app.command("forget")(studies.forget)
 app.command("ui")(studies.ui)

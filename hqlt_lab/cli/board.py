@@ -32,6 +32,7 @@ class Board(View):
         self.latest: dict[str, dict[str, float]] = {}
         self.live = Live(console=console, refresh_per_second=2, transient=True)
         self.last_line = time.monotonic()
+        self.asked = ""  # what lm-eval asks of which cell
 
     def begin(self, waiting: dict[str, int], settled: int, total: int, workers: int) -> None:
         """What there is to do: key -> steps of each cell that will be trained."""
@@ -61,10 +62,18 @@ class Board(View):
         """synchronous, seed 0: done, test/normalised_accuracy 100 (42 s)"""
         title = escape(f"{title_of(record)}")
         if record.state == "done":
-            told = ", ".join(f"{name} {record.metrics[name]:.4g}" for name in self.measure.report)
+            known = [name for name in self.measure.report if name in record.metrics]  # not what is asked later
+            told = ", ".join(f"{name} {record.metrics[name]:.4g}" for name in known)
             return f"{title}: {told} ({in_time(record.seconds)})"
         state = "will be tried again" if record.state == "waiting" and record.why else record.state
         return f"{title}: [yellow]{state}[/yellow]. {escape(record.why)}".rstrip()
+
+    def evaluating(self, what: str, done: int, total: int) -> None:
+        """A line per task, when its first rows are done."""
+        self.live.stop()
+        if what != self.asked:
+            self.asked = what
+            self.console.print(f"asking {what} ({total} rows)", soft_wrap=True, markup=False, highlight=False)
 
     def stopping(self) -> None:
         self.console.print("Stopping: every cell saves first. Ctrl-C again stops at once.")

@@ -15,6 +15,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from hqlt_lab.cli.experiments import OnlyOption, RunsOption, SetOption
+from hqlt_lab.cli.harness import evaluate_tasks
 from hqlt_lab.cli.reports import whole
 from hqlt_lab.cli.studies import TrackingOption
 
@@ -28,7 +29,11 @@ UNSHOWN = ("norm_", "work_", "share")  # what the shares are made of, and the sh
 
 def evaluate(
     target: Annotated[
-        str, typer.Argument(help="A trained cell (key, folder or MLflow run), or an experiment file: all of its arms.")
+        str,
+        typer.Argument(
+            help="A trained cell (key, folder or MLflow run), an experiment file: all of its arms, or with --tasks a "
+            "folder that `hqlt export` made."
+        ),
     ],
     lesion: Annotated[
         Literal["fw", "kv"] | None,
@@ -42,14 +47,37 @@ def evaluate(
     ] = None,
     only: OnlyOption = None,
     change: SetOption = None,
+    tasks: Annotated[
+        str | None,
+        typer.Option(
+            help="Ask tasks of lm-eval instead: the sets general and retrieval, any task or group of lm-eval, paths of "
+            "task files; with commas. 'file': what the experiment file says under evaluate."
+        ),
+    ] = None,
+    length: Annotated[
+        int | None, typer.Option(min=1, help="Tokens of context for these tasks. Default: as in training.")
+    ] = None,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="Rows at a time; results do not depend on it.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Only so many documents per task: a look, no result.")
+    ] = None,
+    local: Annotated[
+        Path | None, typer.Option(help="A folder with TASK.jsonl files in the place of the hub's datasets.")
+    ] = None,
+    into: Annotated[Path | None, typer.Option(help="Write the answers into this file too, as JSON.")] = None,
     again: Annotated[bool, typer.Option("--again", help="Compute also what was evaluated before.")] = False,
     runs: RunsOption = Path("runs"),
     tracking: TrackingOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs: one entry per cell.")] = False,
 ) -> None:
-    """Score trained models again, whole and without one memory: who does the work, the fast weights or softmax?"""
+    """Score trained models again, whole and without one memory; or ask language models the tasks of lm-eval."""
     from hqlt_lab import api
 
+    if tasks is not None:
+        where = {"change": change or (), "only": only or (), "runs": runs, "tracking": tracking}
+        what = {"length": length, "limit": limit, "local": local, "batch_size": batch_size, "lesion": lesion}
+        evaluate_tasks(target, "" if tasks == "file" else tasks, into, as_json, again=again, **what, **where)
+        return
     with bar() as told:
         found = api.evaluate(
             target,

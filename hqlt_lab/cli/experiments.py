@@ -71,6 +71,7 @@ def plan(
         console.print(roofline.sentence(), "", sep="\n")
     show_matches(experiment, planned)
     show_costs(arms, probe)
+    show_evaluation(experiment)
     for path, axis in experiment.tune.items():
         if not isinstance(axis, list):
             console.print(
@@ -141,6 +142,20 @@ def show_costs(arms: "list[tuple[str, list[Cell], Cost]]", probed: bool) -> None
         f"{total_cells} cells; one after the other {in_time(total_seconds)} on this machine"
         f"{'' if probed else ' (a rough estimate; --probe measures)'}, at most {in_bytes(total_bytes)} of disk."
     )
+
+
+def show_evaluation(experiment: "Experiment") -> None:
+    """What lm-eval will ask when all is trained."""
+    from hqlt_lab.experiment.evaluation import single_tasks
+
+    asked = experiment.evaluate
+    if asked is None:
+        return
+    length = f"{asked.length} tokens" if asked.length else "as many tokens as in training"
+    part = f", {asked.limit} documents each" if asked.limit else ""
+    data = f", on the files of {asked.local}" if asked.local else ""
+    tasks = ", ".join(single_tasks(asked.tasks))
+    console.print(f"Then every reported cell is asked {tasks}, with {length} of context{part}{data}.", highlight=False)
 
 
 def train(

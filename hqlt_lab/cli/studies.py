@@ -67,12 +67,14 @@ def run(
         console.print(f"[yellow]{escape(done.untracked)}[/yellow]", soft_wrap=True)
     for trouble in done.undrawn:
         console.print(f"[yellow]{escape(trouble)}[/yellow]", soft_wrap=True)
+    for trouble in done.unanswered:
+        console.print(f"[yellow]{escape(trouble)}[/yellow]", soft_wrap=True)
     if not done.complete:
         stopped(told)
     console.print(f"\nNext:\n    {told.with_verb('ui')}    # every curve and run in the browser", soft_wrap=True)
     console.print(f"    {told.with_verb('report')}    # this table again; --latex, --json, ...", soft_wrap=True)
     console.print(f"    {shown_path(done.folder / 'report.html')}    # a page with figures", soft_wrap=True)
-    if any(row.unfinished.get("failed") for row in done.report.rows):
+    if done.unanswered or any(row.unfinished.get("failed") for row in done.report.rows):
         raise typer.Exit(1)
 
 

@@ -1,6 +1,8 @@
-"""Trained models beyond the test of their task.
+"""Trained models, beyond the test of their task: under lm-eval, and further than training went.
 
-long_context    further than training went: longer text, more pairs, larger distances
-needle          a number that the text mentions once, asked for much later
-token_cost      what one more token costs after a context
+answers = ask(text_model, asked)            ask.py: a task at a time, what is known is not asked again
+HarnessModel(text_model, length=2048)       harness_model.py: any batch size answers what batch 1 answers
+load_tasks("piqa", local, text_model)       tasks.py: by name, by file, or on local data
+Stretch(model, task, times=8).curves()      long_context.py: longer text, more pairs, larger distances;
+                                            needle.py: a number that was told once; token_cost.py: what a token costs
 """

@@ -4,10 +4,12 @@ What is wrong in every arm is told once; what is wrong in some, with their names
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hqlt_lab.errors import ConfigError, HqltError, did_you_mean, listed
 from hqlt_lab.experiment.composition import wrong_together
+from hqlt_lab.experiment.evaluation import is_asked
 from hqlt_lab.experiment.plan import key_of, points
 from hqlt_lab.registry import settings_from
 
@@ -73,12 +75,14 @@ class Complaints:
         warned: dict[str, list[str]] = {}
         keys: dict[str, str] = {}
         checked: set[str] = set()
+        trained = [metric for metric in experiment.measure.report if not is_asked(metric)]
+        measure = replace(experiment.measure, report=trained)
         for arm in experiment.arms:
             for point in points(experiment.tune):
                 title = ", ".join([arm.title, *(f"{path}={value}" for path, value in point.items())])
                 try:
                     cell = experiment.cell(arm, point, experiment.seeds[0])
-                    wrong, doubtful = wrong_together(cell, experiment.measure, arm.allow, checked)
+                    wrong, doubtful = wrong_together(cell, measure, arm.allow, checked)
                     key = key_of(cell)
                     if keys.setdefault(key, title) != title:
                         wrong = [
@@ -94,6 +98,14 @@ class Complaints:
             for sentence, titles in book.items():
                 everywhere = set(titles) == {arm.title for arm in experiment.arms} or sentence.startswith("arms ")
                 tell(sentence if everywhere else f"{told_of(titles)}: {sentence}")
+
+    def texts(self, experiment: "Experiment") -> None:
+        """Only who has learned a text can be asked about one."""
+        point = next(points(experiment.tune))
+        for arm in experiment.arms if experiment.evaluate else ():
+            task = experiment.cell(arm, point, experiment.seeds[0]).task["name"]
+            if task != "language":
+                self.add(f"evaluate: these tasks are about text, and arm {arm.title!r} learns {task!r}.")
 
 
 def with_hint(sentence: str, arm: "Arm") -> str:

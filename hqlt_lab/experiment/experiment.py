@@ -13,6 +13,7 @@ from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.experiment.change import VARIED, changed, label
 from hqlt_lab.experiment.complaints import Complaints
 from hqlt_lab.experiment.composition import ALLOWED
+from hqlt_lab.experiment.evaluation import EvaluateConfig, evaluation_of, unasked
 from hqlt_lab.experiment.fill import fill_part, filled
 from hqlt_lab.experiment.match import conflicts, match_of
 from hqlt_lab.experiment.matched import matched, references
@@ -22,7 +23,7 @@ from hqlt_lab.experiment.tune import Range, grid, tuning
 
 SECTIONS = (
     "question", "task", "model", "train", "trainer", "ops", "arms", "cross", "one_at_a_time", "match", "tune", "seeds",
-    "tune_seeds", "prune", "measure", "published", "quoted", "launcher",
+    "tune_seeds", "prune", "measure", "evaluate", "published", "quoted", "launcher",
 )  # fmt: skip
 FIRST_TUNE_SEED = 1000  # `tune_seeds: 2` is 1000, 1001: however many `seeds` there will be, none was tuned on
 
@@ -58,6 +59,7 @@ class Experiment:
     quoted: Mapping[str, Any]
     match: MatchConfig | None = None  # None: every arm is as large as it is written
     prune: PruneConfig | None = None  # None: every cell is trained to its end
+    evaluate: EvaluateConfig | None = None  # None: no language model is asked anything after training
     launcher: Mapping[str, Any] = field(default_factory=lambda: {"name": "local"})
     warnings: tuple[str, ...] = ()
     known: dict[str, Cell] = field(default_factory=dict, init=False, repr=False, compare=False)  # cells that were made
@@ -120,14 +122,20 @@ def load(file: str | Path, overrides: Sequence[str] = ()) -> Experiment:
         quoted=told.get("quoted", {}),
         match=found.gather(match_of, told.get("match")),
         prune=found.gather(prune_of, told),
+        evaluate=found.gather(evaluation_of, told.get("evaluate")),
         launcher=found.gather(launcher_of, told) or {},
     )
     if not experiment.final_seeds:
         found.add(f"seeds: {list(experiment.seeds)} were all tuned on (tune_seeds). Add one that was not.")
     for sentence in conflicts(told, experiment.match) if experiment.match else ():
         found.add(sentence)
+    if "evaluate" not in told or experiment.evaluate:  # a complaint about the section is enough
+        for sentence in unasked(experiment.measure.report, experiment.evaluate):
+            found.add(sentence)
     found.rows(experiment)
     found.compositions(experiment)
+    found.stop()
+    found.texts(experiment)
     found.stop()
     checked = replace(experiment, warnings=tuple(found.warnings))
     checked.known.update(experiment.known)

@@ -11,6 +11,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from hqlt_lab.experiment.composition import ALLOWED
+from hqlt_lab.experiment.evaluation import EvaluateConfig
 from hqlt_lab.experiment.settings import ON, MatchConfig, MeasureConfig, PruneConfig, TrainConfig, TrainerConfig
 from hqlt_lab.experiment.tune import Range
 from hqlt_lab.model.config import PARTS, ModelConfig, OpsConfig
@@ -28,6 +29,7 @@ def json_schema() -> Schema:
     allow = {"type": "array", "items": {"enum": list(ALLOWED)}, "description": meant}
     arm = {"type": ["object", "null"], "properties": {"allow": allow}}
     rows = {"type": "object", "additionalProperties": {"type": "object"}}
+    asked = section(EvaluateConfig) | {"required": ["tasks"]}
     properties = {
         "question": {"type": "string", "description": "What the experiment asks, in a sentence."},
         "extends": {"type": "string", "description": "Another file to start from."},
@@ -38,6 +40,7 @@ def json_schema() -> Schema:
         "ops": section(OpsConfig),
         "measure": section(MeasureConfig),
         "prune": section(PruneConfig),
+        "evaluate": {"oneOf": [{"type": "array", "items": {"type": "string"}}, asked]},
         "launcher": part("launcher"),
         "arms": {"type": "object", "additionalProperties": arm},
         "cross": axis,

@@ -28,7 +28,9 @@ def read(file: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
         path, equals, value = override.partition("=")
         if not equals or not path:
             raise ConfigError(f"--set {override}: a setting is given as path=value, such as train.lr=0.001.")
-        told = changed(told, {path: parsed(value)}, (*MERGED, "match", "seeds", "question"), f"--set {override}")
+        told = changed(
+            told, {path: parsed(value)}, (*MERGED, "match", "seeds", "question", "evaluate"), f"--set {override}"
+        )
     if isinstance(told.get("match"), Mapping):  # in YAML 1.1 the word `on` is true
         told["match"] = {"on" if key is True else key: value for key, value in told["match"].items()}
     return told

@@ -169,6 +169,8 @@ class MeasureConfig:
         """Which way a reported metric is better: losses are small, accuracies large, whatever is selected on."""
         if any(word in metric for word in ("loss", "perplexity", "bits_per_byte")):
             return "minimize"
+        if "eval/" in metric:  # accuracies, by lm-eval's own names
+            return "maximize"
         return "maximize" if metric.split("/")[1:2] and "accuracy" in metric else self.direction
 
     def __post_init__(self) -> None:

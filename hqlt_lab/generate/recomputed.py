@@ -16,8 +16,8 @@ def recomputed(
     model: TextModel, prompt: str | Sequence[int], options: Sampling, row: int = 0
 ) -> tuple[list[int], Tensor]:
     """What follows a prompt in that row: tokens, up to the separator; and the logits [T, vocabulary] of each choice."""
-    (text,) = tokens_of(model, [prompt])  # type: ignore[list-item]
-    draws, found, seen = draws_of(options.seed, row), [], []
+    (text,) = tokens_of(model, [prompt])  # type: ignore[arg-type]  # a list of one or of the other
+    draws, found, seen = draws_of(options.seed, row), list[int](), list[Tensor]()
     for _ in range(options.tokens):
         logits, _ = model.model(torch.tensor([text + found], device=model.device))
         seen.append(logits[:, -1, : model.vocabulary])

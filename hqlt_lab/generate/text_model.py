@@ -1,6 +1,6 @@
 """A model that reads and writes text: weights, tokenizer, and the token that stands before each document.
 
-model = text_model_in(folder)            of a cell that was trained on a text
+model = text_model_in(folder)            of a cell that was trained on a text, or of an export
 tokens = [model.separator, *model.encode("Once upon")]
 logits, state = model.model(torch.tensor([tokens], device=model.device))
 logits[..., : model.vocabulary]          the model may have more tokens than the tokenizer; those mean nothing
@@ -14,6 +14,8 @@ import torch
 
 from hqlt_lab.data.encoders.choose import Encoder
 from hqlt_lab.errors import ConfigError
+from hqlt_lab.export.folder import is_export
+from hqlt_lab.export.read import Exported, load_export
 from hqlt_lab.model.sequence_model import SequenceModel
 from hqlt_lab.train.load import load_language
 
@@ -45,16 +47,22 @@ class TextModel:
 
 
 def text_model_in(folder: Path | str, device: str | torch.device | None = None) -> TextModel:
-    """The trained language model of a cell's folder; without a device, on the GPU if there is one."""
+    """The language model of a cell's folder, or of an export's; without a device, on the GPU if there is one."""
     folder = Path(folder)
-    model, task = load_language(folder)
+    model, encoder, trained_length = load_export(folder) if is_export(folder) else trained_in(folder)
     device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     return TextModel(
         model=model.to(device).requires_grad_(False),
-        encoder=task.corpus.encoder,
-        separator=task.corpus.index.separator,
-        vocabulary=task.corpus.vocabulary,
-        trained_length=task.length,
+        encoder=encoder,
+        separator=encoder.separator,
+        vocabulary=encoder.vocabulary,
+        trained_length=trained_length,
         name=folder.name,
         device=device,
     )
+
+
+def trained_in(folder: Path) -> Exported:
+    """What an export of this cell would hold."""
+    model, task = load_language(folder)
+    return Exported(model, task.corpus.encoder, task.length)

@@ -13,6 +13,7 @@ answer        the question answered in one sentence
 verdict       the comparisons in words
 table         the rows as text
 notes         what its numbers mean
+protocols     numbers of lm-eval that were made alike
 more_tables   effects and importance as text
 render        that text as Markdown and in the terminal
 lines         the numbers themselves, as CSV

@@ -67,7 +67,7 @@ def row_of(row: Row) -> dict[str, Any]:
 
 
 def seed_of(record: Record) -> dict[str, Any]:
-    names = ("seed", "key", "state", "step", "seconds", "metrics", "errors", "run")
+    names = ("seed", "key", "state", "step", "seconds", "metrics", "errors", "made_by", "run")
     told = {name: getattr(record, name) for name in names}
     return told | {"evaluations": read_evaluations(record.folder), "probes": read_probes(record.folder)}
 

@@ -7,6 +7,7 @@ from hqlt_lab.experiment.settings import MeasureConfig
 from hqlt_lab.report.chance import FEWEST
 from hqlt_lab.report.intervals import BOOTSTRAP_FROM
 from hqlt_lab.report.matching import matching_notes
+from hqlt_lab.report.protocols import asked_by
 from hqlt_lab.report.rows import Row, reported
 from hqlt_lab.report.words import counted, shown
 
@@ -28,6 +29,7 @@ def notes(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
         points, cells = budgets.pop()
         tried = f"{counted(points, 'point')} ({counted(cells, 'cell')}) for every arm"
         told.append(f"{', '.join(experiment.tune)} chosen by the {measure.statistic} of {measure.select}: {tried}.")
+    told += asked_by([record for row in rows for record in row.records], reported(measure))
     return told + matching_notes(experiment, rows)
 
 

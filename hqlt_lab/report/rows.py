@@ -16,6 +16,7 @@ from hqlt_lab.experiment.experiment import Experiment
 from hqlt_lab.experiment.plan import points
 from hqlt_lab.experiment.settings import MeasureConfig
 from hqlt_lab.report.differences import Difference, baselines_of, with_differences
+from hqlt_lab.report.protocols import alike
 from hqlt_lab.report.statistics import Summary, summarise
 from hqlt_lab.study.choose import by_point, chosen_point
 from hqlt_lab.study.record import SETTLED, Record
@@ -78,7 +79,7 @@ class Row:
 def rows_of(experiment: Experiment, records: Sequence[Record]) -> list[Row]:
     """The arms as the file orders them, then what it quotes."""
     by_arm: dict[str, list[Record]] = {}
-    for record in records:
+    for record in alike(records):
         by_arm.setdefault(record.arm, []).append(record)
     arms = [row_of(experiment, arm.title, by_arm.get(arm.title, [])) for arm in experiment.arms]
     arms = with_differences(arms, baselines_of(experiment.arms), experiment.measure, step_in(experiment))

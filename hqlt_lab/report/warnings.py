@@ -12,7 +12,8 @@ from hqlt_lab.experiment.plan import points
 from hqlt_lab.experiment.tune import Range
 from hqlt_lab.report.curves import end_of_curve, late_fall
 from hqlt_lab.report.differences import baselines_of
-from hqlt_lab.report.rows import Row
+from hqlt_lab.report.protocols import mixed
+from hqlt_lab.report.rows import Row, reported
 from hqlt_lab.report.words import counted, joined, shown
 from hqlt_lab.study.record import Record, State
 
@@ -30,6 +31,7 @@ def warnings_of(experiment: Experiment, rows: Sequence[Row], records: Sequence[R
         *unequal_budgets(experiment, arms),
         *still_falling(arms),
         *longer_than_trained(experiment, arms),
+        *mixed(records, reported(experiment.measure)),
         *other_code(records),
         *changed_since(records),
         *lost(records),

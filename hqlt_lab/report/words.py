@@ -4,13 +4,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hqlt_lab.experiment.change import short, spelled_value
+from hqlt_lab.experiment.evaluation import PERCENT
 
 
 def shown(value: Any, metric: str = "") -> str:
     """A percentage with one decimal, other numbers with four digits, everything else in a word."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and "accuracy" in metric:
+    if isinstance(value, int | float) and not isinstance(value, bool) and is_percentage(metric):
         return f"{round(value, 1) + 0.0:.1f}"  # + 0.0: there is no -0.0 %
     return f"{value:.4g}" if isinstance(value, float) else spelled_value(value)
+
+
+def is_percentage(metric: str) -> bool:
+    """Accuracies, by our names and by lm-eval's."""
+    name = metric.rpartition("eval/")[2].split("/")[-1]
+    return "accuracy" in metric or ("eval/" in metric and name in (*PERCENT, "average"))
 
 
 def signed(value: float | None, metric: str = "") -> str:

@@ -19,7 +19,7 @@ from hqlt_lab.experiment.experiment import Arm, Experiment
 from hqlt_lab.experiment.plan import key_of, points, with_seeds, words
 from hqlt_lab.study.choose import chosen_point
 from hqlt_lab.study.ledger import Attempt, Ledger
-from hqlt_lab.study.record import SETTLED, Record, State
+from hqlt_lab.study.record import SETTLED, Record, State, with_answers
 from hqlt_lab.study.search import length, point_of, space, values_of
 from hqlt_lab.study.store import Store
 from hqlt_lab.track.provenance import code_of
@@ -168,8 +168,10 @@ class Agenda:
     def told(self, place: Place, tries: list[Attempt], state: State, generation: int) -> Record:
         """What is known of a cell from these attempts."""
         end = tries[-1].end if tries else {}
-        outcome = {name: end[name] for name in OUTCOME if name in end}
+        outcome: Mapping[str, Any] = {name: end[name] for name in OUTCOME if name in end}
         folder = self.store.cell(place.key, generation)
+        if state == "done":
+            outcome = with_answers(outcome, folder)
         return Record(
             key=place.key,
             arm=place.arm.title,

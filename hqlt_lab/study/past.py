@@ -16,7 +16,7 @@ from hqlt_lab.registry import settings_from
 from hqlt_lab.study.agenda import OUTCOME
 from hqlt_lab.study.choose import by_point
 from hqlt_lab.study.ledger import Attempt, Ledger
-from hqlt_lab.study.record import SETTLED, Record
+from hqlt_lab.study.record import SETTLED, Record, with_answers
 from hqlt_lab.study.store import Store
 from hqlt_lab.track.provenance import sources_today
 from hqlt_lab.train.claim import FILE
@@ -64,7 +64,7 @@ def record_of(tries: Sequence[Attempt], store: Store) -> Record:
         code=cell["code"],
         changed=tuple(name for name, source in cell["code"].items() if now.get(name, source) != source),
         folder=folder,
-        **{name: end[name] for name in OUTCOME if name in end},
+        **with_answers({name: end[name] for name in OUTCOME if name in end}, folder),
     )
 
 

@@ -6,8 +6,23 @@ from pathlib import Path
 from typing import Any
 
 from hqlt_lab.track.card import State
+from hqlt_lab.train.harness_file import answers_in, numbers_of, shown
 
 SETTLED = ("done", "failed", "diverged", "pruned")  # nothing more will come of it
+
+
+def with_answers(outcome: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """What came of a cell, and what it answered to lm-eval afterwards."""
+    numbers = numbers_of(shown(answers_in(folder)))
+    if not numbers:
+        return dict(outcome)
+    values = {name: number.value for name, number in numbers.items()}
+    errors = {name: number.error for name, number in numbers.items() if number.error is not None}
+    return dict(outcome) | {
+        "metrics": {**outcome.get("metrics", {}), **values},
+        "errors": {**outcome.get("errors", {}), **errors},
+        "made_by": {name: number.made_by for name, number in numbers.items()},
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +46,7 @@ class Record:
     state_bytes: int = 0  # that one row carries on after the longest training row
     flops_per_token: float = 0.0  # of training
     errors: Mapping[str, float] = field(default_factory=dict)  # standard error over test examples, by test metric
+    made_by: Mapping[str, str] = field(default_factory=dict)  # the protocol of each answer to lm-eval, by metric
     repeatable: bool | None = None  # whether the first step came out the same twice; None: nobody looked
     code: Mapping[str, str] = field(default_factory=dict)  # source hashes: "lab", and each part as "kind name"
     changed: tuple[str, ...] = ()  # which of these sources are others today

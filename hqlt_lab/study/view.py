@@ -22,5 +22,8 @@ class View:
     def stopping(self) -> None:
         """Somebody wants it to end."""
 
+    def evaluating(self, what: str, done: int, total: int) -> None:
+        """Trained, a cell is asked a task of lm-eval: rows that are done, and how many there are."""
+
     def look(self) -> None:
         """A quarter of a second has passed."""

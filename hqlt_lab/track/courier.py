@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from hqlt_lab.track.card import ENDED, CellCard, StudyCard
-from hqlt_lab.track.folder import evaluation_points
+from hqlt_lab.track.folder import evaluation_points, sample_files
 from hqlt_lab.track.home import Home
 from hqlt_lab.track.knock import first_line, locked
 from hqlt_lab.track.mirror import Mirror, metrics_of
@@ -137,6 +137,8 @@ def send_evaluations(tracker: Tracker, folder: Path) -> str | None:
     try:
         client = Store(tracker).open()
         client.log_batch(sent.run, list(metrics_of(evaluation_points(folder))), synchronous=True)
+        for file in sample_files(folder):
+            client.log_artifact(sent.run, str(file), file.parent.name)
     except Exception as error:  # as above: the tracker is a guest
         return f"MLflow at {tracker.uri} does not have the evaluation yet: {first_line(error)}. {folder} holds it."
     return None

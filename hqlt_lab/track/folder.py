@@ -4,14 +4,24 @@ from pathlib import Path
 
 from hqlt_lab.track import spool
 from hqlt_lab.track.spool import Point
-from hqlt_lab.train import canary_file, claim, evaluations, long_context_file, ops_file, outcome, probe_file
+from hqlt_lab.train import (
+    canary_file,
+    claim,
+    evaluations,
+    harness_file,
+    long_context_file,
+    ops_file,
+    outcome,
+    probe_file,
+)
 from hqlt_lab.train.canary_file import read_canary
 from hqlt_lab.train.evaluations import evaluations_in
+from hqlt_lab.train.harness_file import answers_in, numbers_of, shown
 from hqlt_lab.train.long_context_file import curves_in
 from hqlt_lab.train.ops_file import read_ops
 from hqlt_lab.train.outcome import read_outcome
 
-FILES = (claim, outcome, ops_file, canary_file, probe_file, evaluations, long_context_file)
+FILES = (claim, outcome, ops_file, canary_file, probe_file, evaluations, harness_file, long_context_file)
 KEPT = (*(file.FILE for file in FILES), "log.txt", "process.log")
 
 
@@ -32,8 +42,8 @@ def changed(file: Path) -> int | None:
 
 
 def results_text(folder: Path) -> str:
-    """Outcome, evaluations and curves beyond training as they are written, or nothing."""
-    files = [folder / file.FILE for file in (outcome, evaluations, long_context_file)]
+    """Outcome, evaluations, answers and curves as they are written, or nothing."""
+    files = [folder / file.FILE for file in (outcome, evaluations, harness_file, long_context_file)]
     return "".join(file.read_text() for file in files if file.exists())
 
 
@@ -60,7 +70,10 @@ def outcome_points(folder: Path) -> list[Point]:
 
 
 def evaluation_points(folder: Path) -> list[Point]:
-    """What the cell scored when it was asked again: without_fw/test/accuracy; not what its outcome says already."""
+    """What the cell scored when it was asked again: without_fw/test/accuracy; not what its outcome says already.
+
+    And its answers to lm-eval: eval/piqa/acc, each with the time at which it was given.
+    """
     found = read_outcome(folder)
     step, known = (found.step, found.metrics) if found else (0, {})
     points = []
@@ -68,6 +81,8 @@ def evaluation_points(folder: Path) -> list[Point]:
         before = f"without_{one.lesion}/" if one.lesion else ""
         metrics = {before + name: value for name, value in one.metrics.items() if before or name not in known}
         points.append(Point(step, one.time, metrics))
+    answers = numbers_of(shown(answers_in(folder)))
+    points += [Point(step, number.time, {name: number.value}) for name, number in answers.items()]
     return points + long_context_points(folder)
 
 
@@ -78,5 +93,10 @@ def long_context_points(folder: Path) -> list[Point]:
 
 
 def kept_files(folder: Path) -> list[Path]:
-    """The files that are small and worth reading later."""
-    return [folder / name for name in KEPT if (folder / name).exists()]
+    """The files that are worth reading later, those of a folder of its own last."""
+    return [folder / name for name in KEPT if (folder / name).exists()] + sample_files(folder)
+
+
+def sample_files(folder: Path) -> list[Path]:
+    """What lm-eval asked of the cell and what it answered, a file per task."""
+    return sorted((folder / harness_file.SAMPLES).glob("*.jsonl"))

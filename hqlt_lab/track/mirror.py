@@ -109,7 +109,7 @@ class Mirror:
         """Give the run its status; with the end of a cell, its files."""
         if card.state in ENDED:
             for file in kept_files(card.folder):
-                self.client.log_artifact(run.id, str(file))
+                self.client.log_artifact(run.id, str(file), file.parent.name if file.parent != card.folder else None)
             if card.code:
                 self.client.log_dict(run.id, {"code": dict(card.code)}, "provenance.json")
             self.client.set_terminated(run.id, STATUS[card.state], ended(card.folder))

@@ -123,6 +123,25 @@ def test_every_command_of_the_docs_works(page, small_world):
 
 
 @pytest.mark.slow
+def test_the_page_on_language_models_does_what_it_says(tmp_path):
+    shutil.copytree(ROOT / "experiments", tmp_path / "experiments")
+    file = tmp_path / "experiments/small/language.yaml"
+    shrunk = (("steps: 300, batch_size: 16", "steps: 2, batch_size: 2"), ("eval_size: 128", "eval_size: 2"))
+    for found, instead in shrunk:
+        assert found in file.read_text()
+        file.write_text(file.read_text().replace(found, instead))
+    page, key = (ROOT / "docs/language.md").read_text(), "KEY"
+    for line in commands(page):
+        limited = f"{line} --limit-documents 200" if line.startswith("hqlt data prepare") else line
+        assert typed(limited.replace("KEY", key), tmp_path), line
+        key = next((cell.parent.name for cell in tmp_path.glob("runs/single/*/*/cell.json")), key)
+    for script in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        words = [sys.executable, "-W", "error", "-c", script.replace("KEY", key)]
+        told = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert f"# {told.stdout.strip()}\n" in script
+
+
+@pytest.mark.slow
 def test_the_python_of_the_guide_runs(small_world):
     typed("hqlt run experiments/first_run.yaml", small_world)
     (script,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/studies.md").read_text(), re.DOTALL)
