@@ -191,3 +191,74 @@ def test_a_shrunken_row_trains(task, tmp_path):
     ((_, cell),) = chosen(plan(shrunken), ["arm=delayed_chunk_as_coded,lr=0.001,seed=0"])
     outcome = fit_here(cell, tmp_path / "run")
     assert outcome.status == "done" and outcome.step == 2 and "test/normalised_accuracy" in outcome.metrics
+
+
+# swde, squad, fda and their average; the count of parameters
+RETRIEVAL = {
+    "vector": ((20.0, 28.4, 10.9, 19.8), 399_233_024),
+    "sum": ((13.3, 26.2, 12.6, 17.4), 374_067_200),
+    "scalar": ((21.1, 27.7, 11.4, 20.1), 374_460_416),
+    "window_128": ((16.9, 30.5, 17.9, 21.8), 399_233_024),
+    "window_256": ((18.6, 35.6, 15.1, 23.1), 399_233_024),
+    "window_512": ((22.9, 35.7, 17.3, 25.3), 399_233_024),
+    "window_1024": ((34.0, 37.1, 50.1, 40.4), 399_233_024),
+    "deltanet": ((18.5, 25.2, 8.6, 17.4), 374_067_200),
+    "transformer": ((44.9, 36.9, 52.3, 44.7), 373_867_520),
+    "transformer_window_1024": ((30.4, 25.5, 31.2, 29.0), 373_867_520),
+    "transformer_length_1024": ((30.4, 25.5, 31.2, 29.0), 373_867_520),
+    "vector_1b3": ((31.9, 31.2, 30.2, 31.1), 1_465_750_528),
+    "deltanet_1b3": ((32.9, 29.9, 23.6, 28.8), 1_365_087_232),
+    "transformer_1b3": ((53.7, 41.5, 64.7, 53.3), 1_364_297_728),
+}
+ASKED = ("eval/swde/contains", "eval/squad_newline/contains", "eval/fda_original/contains", "eval/retrieval/average")
+POSITIONS = {
+    "rope": 399_233_024,
+    "none": 399_233_024,
+    "rope_window_1024": 399_233_024,
+    "none_window_1024": 399_233_024,
+    "rope_1b3": 1_465_750_528,
+    "none_1b3": 1_465_750_528,
+}
+
+
+def by_arm(name):
+    return {one.cell.arm: one.cell for one in plan(load(PAPER / name))}
+
+
+def test_the_retrieval_table_has_its_numbers_and_its_models():
+    found = load(PAPER / "retrieval.yaml")
+    assert found.published == {
+        arm: {metric: {"best": value} for metric, value in zip(ASKED, row, strict=True)}
+        for arm, (row, _) in RETRIEVAL.items()
+    }
+    trained = by_arm("retrieval.yaml")
+    assert {arm: parameters(trained[arm]) for arm in RETRIEVAL} == {arm: size for arm, (_, size) in RETRIEVAL.items()}
+    assert set(trained) - set(RETRIEVAL) == {"deltanet_beta_2", "softmax_window_64"}
+    assert found.evaluate.tasks == ["retrieval"] and found.evaluate.length == 2048
+
+
+@pytest.mark.parametrize("name", ["retrieval.yaml", "positions.yaml", "language_340m.yaml", "language_1b3.yaml"])
+def test_language_models_read_the_tokens_of_the_paper(name):
+    for arm, cell in by_arm(name).items():
+        large = arm.endswith("_1b3") or name == "language_1b3.yaml"
+        tokens = cell.train.steps * cell.train.batch_size * cell.task["length"]
+        assert tokens == (16_441_671_680 if large else 15_032_385_536)
+
+
+@pytest.mark.parametrize("name", ["retrieval.yaml", "positions.yaml", "language_340m.yaml", "language_1b3.yaml"])
+def test_published_averages_are_those_of_their_row(name):
+    for row in load(PAPER / name).published.values():
+        for kind, counted in {"general": ("acc", "acc_norm"), "retrieval": ("contains",)}.items():
+            values = [told["best"] for metric, told in row.items() if metric.rpartition("/")[2] in counted]
+            if values:
+                assert sum(values) / len(values) == pytest.approx(row[f"eval/{kind}/average"]["best"], abs=0.051)
+
+
+def test_the_positions_tables_compare_rope_with_none_at_every_size():
+    cells = by_arm("positions.yaml")
+    assert {arm: parameters(cell) for arm, cell in cells.items()} == POSITIONS
+    for arm, cell in cells.items():
+        if arm.startswith("none"):
+            assert difference(cells[arm.replace("none", "rope")], cell) == {"model.positions": {"name": "none"}}
+    published = load(PAPER / "positions.yaml").published
+    assert set(published) == set(cells) and {len(row) for row in published.values()} == {13}
