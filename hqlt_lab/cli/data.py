@@ -87,7 +87,11 @@ def watching(documents: int | None) -> Iterator["Watch"]:
 
 @app.command()
 def show(
-    folder: FolderArgument, as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False
+    folder: FolderArgument,
+    compress: Annotated[
+        int, typer.Option(min=1, help="Held-out tokens that xz reads: a study scores eval_size times length of them.")
+    ] = 4_000_000,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
     """What is in a folder: splits, tokens, what xz makes of them, source, tokenizer, digest, how a document begins."""
     from hqlt_lab.data.compress import xz_bits_per_byte
@@ -95,7 +99,7 @@ def show(
 
     corpus = open_corpus(folder)
     with Console(stderr=True).status("compressing what is held out ..."):
-        packed = {split: xz_bits_per_byte(corpus, split) for split in HELD_OUT}
+        packed = {split: xz_bits_per_byte(corpus, split, compress) for split in HELD_OUT}
     if as_json:
         print(json.dumps(corpus.index.as_dict() | {"xz_bits_per_byte": packed}, indent=2))
         return
