@@ -18,8 +18,11 @@ task: {{name: language, data: data, length: 64, documents: reset, eval_size: 4}}
 model: {{width: 32, heads: 2, layers: 2, mlp_width: 32, timing: {{name: delayed_stream, window: 8}}}}
 train: {{steps: {STEPS}, batch_size: 8, lr: 1e-2, valid_every: 10, checkpoint_every: 7, log_every: 1}}
 trainer: {{accelerator: cpu}}
+launcher: {{workers: 1, threads: 1}}
+seeds: 1
+measure: {{select: valid/loss, report: [test/bits_per_byte], direction: minimize}}
 """
-COMMAND = [str(Path(sys.executable).parent / "hqlt"), "train", "text.yaml"]
+COMMAND = [str(Path(sys.executable).parent / "hqlt"), "run", "text.yaml"]
 
 
 def start(folder: Path) -> "subprocess.Popen[str]":
@@ -31,12 +34,12 @@ def finish(folder: Path) -> tuple[dict[str, float], dict[str, float]]:
     process = start(folder)
     told, _ = process.communicate(timeout=300)
     assert process.returncode == 0, told
-    outcome = json.loads(next(folder.glob("runs/single/*/*/outcome.json")).read_text())
+    outcome = json.loads(next(folder.glob("runs/studies/text/cells/*/outcome.json")).read_text())
     return outcome["metrics"], losses(folder)
 
 
 def lines(folder: Path) -> list[str]:
-    return [line for file in folder.glob("runs/single/*/*/metrics.jsonl") for line in file.read_text().splitlines()]
+    return [line for file in folder.glob("runs/studies/text/cells/*/metrics.jsonl") for line in file.read_text().splitlines()]
 
 
 def losses(folder: Path) -> dict[str, float]:
@@ -62,7 +65,8 @@ def test_a_language_model_that_was_killed_ends_as_if_it_had_not_been(place, tmp_
         process, until = start(place), time.monotonic() + 120
         while len(lines(place)) < after and process.poll() is None and time.monotonic() < until:
             time.sleep(0.005)
-        assert process.poll() is None, "it was over before it was killed"
+        over = process.poll() is not None
         process.kill()
+        assert not over, process.communicate()[0]
         process.communicate()
     assert finish(place) == finish(other)
