@@ -1,5 +1,6 @@
 """Our model under lm-eval answers what a plain pass over one text at a time says."""
 
+import importlib
 import math
 import re
 
@@ -68,7 +69,7 @@ def test_a_continuation_is_greedy_if_the_model_would_have_said_it(speaker):
 
 def test_few_logits_at_a_time_are_the_same_logits(speaker, monkeypatch):
     whole = HarnessModel(speaker, 64, 4).loglikelihood(asked("loglikelihood", *PAIRS))
-    monkeypatch.setattr("hqlt_lab.evaluate.score.LOGITS", 1000)
+    monkeypatch.setattr(importlib.import_module("hqlt_lab.evaluate.score"), "LOGITS", 1000)
     some = HarnessModel(speaker, 64, 4).loglikelihood(asked("loglikelihood", *PAIRS))
     assert [value for value, _ in some] == pytest.approx([value for value, _ in whole], abs=1e-9)
 
