@@ -14,8 +14,6 @@ Names load on first use, so that `import hqlt_lab` costs nothing.
 
 import importlib.util
 import os
-import sys
-from types import ModuleType
 from typing import Any
 
 # Threads that wait for each other sleep.  By default they spin, and where two programs share the cores a step was
@@ -31,7 +29,7 @@ if importlib.util.find_spec("hqlt_lab.registry") is None:
 
 _HOME = {
     "Layout": "hqlt_lab.model.layout",
-    "Sampling": "hqlt_lab.generate.sampling",
+    "Sampling": "hqlt_lab.generation.sampling",
     "available": "hqlt_lab.registry",
     "build": "hqlt_lab.registry",
     "build_model": "hqlt_lab.model.sequence_model",
@@ -70,13 +68,4 @@ def __dir__() -> list[str]:
     return [*globals(), *_HOME]
 
 
-class _Front(ModuleType):
-    """A verb stays the verb when the room of that name is entered, which Python would put in its place."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in _HOME and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Front
-importlib.import_module("hqlt_lab.export.join").join()
+importlib.import_module("hqlt_lab.hugging_face.join").join()

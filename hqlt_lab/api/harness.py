@@ -10,7 +10,7 @@ from hqlt_lab.api.trained import chosen_folders, folder_of
 from hqlt_lab.errors import ConfigError
 from hqlt_lab.experiment.evaluation import EvaluateConfig
 from hqlt_lab.experiment.experiment import load as load_experiment
-from hqlt_lab.export.folder import is_export
+from hqlt_lab.hugging_face.folder import is_export
 
 if TYPE_CHECKING:
     from hqlt_lab.study.harness import Judged, Told

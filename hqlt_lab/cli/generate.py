@@ -11,11 +11,11 @@ from rich.console import Console
 
 from hqlt_lab.cli.experiments import RunsOption
 from hqlt_lab.errors import ConfigError
-from hqlt_lab.generate.sampling import Sampling
+from hqlt_lab.generation.sampling import Sampling
 from hqlt_lab.registry import sentences
 
 if TYPE_CHECKING:
-    from hqlt_lab.generate.generate import Generated
+    from hqlt_lab.generation.generate import Generated
 
 TargetArgument = Annotated[
     str, typer.Argument(help="A trained cell (key, folder or MLflow run) whose task is language, or an export.")

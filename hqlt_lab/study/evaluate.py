@@ -86,7 +86,7 @@ def evaluate_cell(folder: Path, question: Question) -> Evaluated:
 
 def curves_of(asked: "Examination", times: int, again: bool) -> list[Curve]:
     """What is known of it so far beyond what was trained, or what is measured now."""
-    from hqlt_lab.evaluate.long_context import Stretch
+    from hqlt_lab.evaluation.long_context import Stretch
     from hqlt_lab.train.trainer import quiet
 
     known = curves_in(asked.folder)

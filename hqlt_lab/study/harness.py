@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hqlt_lab.errors import HqltError
-from hqlt_lab.evaluate.ask import Answered, Asked, ask, beyond
-from hqlt_lab.evaluate.cell import ask_cell, exported, source_in
+from hqlt_lab.evaluation.ask import Answered, Asked, ask, beyond
+from hqlt_lab.evaluation.cell import ask_cell, exported, source_in
 from hqlt_lab.experiment.evaluation import EvaluateConfig
 from hqlt_lab.train.harness_file import numbers_of
 

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 import hqlt_lab as lab
 from hqlt_lab.cli.app import app
 from hqlt_lab.errors import ConfigError, StoreError
-from tests.generate.speakers import trained
+from tests.generation.speakers import trained
 from tests.tasks.texts import prepared
 
 

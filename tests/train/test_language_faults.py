@@ -39,7 +39,11 @@ def finish(folder: Path) -> tuple[dict[str, float], dict[str, float]]:
 
 
 def lines(folder: Path) -> list[str]:
-    return [line for file in folder.glob("runs/studies/text/cells/*/metrics.jsonl") for line in file.read_text().splitlines()]
+    return [
+        line
+        for file in folder.glob("runs/studies/text/cells/*/metrics.jsonl")
+        for line in file.read_text().splitlines()
+    ]
 
 
 def losses(folder: Path) -> dict[str, float]:

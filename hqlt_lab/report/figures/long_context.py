@@ -79,7 +79,7 @@ def finish(panel: "Axes", curves: Seeds) -> None:
     panel.minorticks_off()
     if min(heights) > 0 and max(heights) > WIDE * min(heights):
         panel.set_yscale("log")
-    trained = {curve.trained for curve in curves} - {None}
+    trained = {curve.trained for curve in curves if curve.trained is not None}
     if len(trained) == 1:
         panel.axvline(trained.pop(), color=FAINT, linestyle=":", linewidth=1.2)
     panel.set(xlabel=AXES.get(along, along), ylabel=AXES.get(name, name))
