@@ -4,7 +4,7 @@ import hashlib
 from pathlib import Path
 
 from hqlt_lab.errors import StoreError, listed
-from hqlt_lab.experiment.evaluation import is_path
+from hqlt_lab.experiment.task_files import is_path
 
 
 def local_file(name: str, folder: Path) -> Path:

@@ -22,7 +22,8 @@ from hqlt_lab.errors import ConfigError, HqltError, StoreError, listed
 from hqlt_lab.evaluation.retrieval import FdaOriginal, SquadNewline
 from hqlt_lab.evaluation.source import local_file
 from hqlt_lab.experiment.cell import digest
-from hqlt_lab.experiment.evaluation import OWN, definition_of, is_path
+from hqlt_lab.experiment.evaluation import OWN
+from hqlt_lab.experiment.task_files import definition_of, is_path
 from hqlt_lab.generation.text_model import TextModel
 
 Tasks = dict[str, Any]  # what lm-eval's `evaluate` takes: {"tasks": {name: task}, "groups": {...}}

@@ -9,18 +9,14 @@ trains nothing, so none of it is in a cell's key.  Accuracies are percent, and a
     eval/piqa/acc,   eval/wikitext/word_perplexity,   eval/general/average
 """
 
-import importlib.util
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from hqlt_lab.errors import ConfigError, did_you_mean, listed
+from hqlt_lab.experiment.task_files import DEFINES, defined, definition_of, is_path
 from hqlt_lab.registry import settings_from, too_small
-
-DEFINES = re.compile(rb"^ *(?:- )?(?:task|group): *[\"']?([\w.-]+)", re.MULTILINE)
 
 
 class Column(NamedTuple):
@@ -132,11 +128,6 @@ def unasked(report: Iterable[str], evaluate: EvaluateConfig | None) -> Iterable[
             yield f"measure.report: {metric!r} is no task's answer: say `evaluate: [{task}]`, or leave it out.{nearest}"
 
 
-def is_path(name: str) -> bool:
-    """Whether a task is meant by its file."""
-    return name.endswith((".yaml", ".yml"))
-
-
 def unknown(names: Iterable[Any]) -> Iterable[str]:
     """A sentence for each name that means nothing."""
     known = [*SETS, *OWN, *dict.fromkeys(column.task for columns in SETS.values() for column in columns)]
@@ -152,29 +143,3 @@ def unknown(names: Iterable[Any]) -> Iterable[str]:
                 f"tasks: no task is called {name!r}.{nearest} There is: {listed(dict.fromkeys(known))}, "
                 "every task and group of lm-eval by its name, and task files by their path."
             )
-
-
-def definition_of(name: str) -> Path | None:
-    """The YAML file that defines a task or group of lm-eval, most often quickly."""
-    folder = shelf()
-    for file in [*folder.glob(f"*/{name}.yaml"), *(folder / name).glob("*.yaml")]:
-        if name.encode() in DEFINES.findall(file.read_bytes()):
-            return file
-    return defined().get(name)
-
-
-@cache
-def defined() -> dict[str, Path]:
-    """All of them: seconds of work, for names that stand in no obvious file."""
-    found: dict[str, Path] = {}
-    for file in sorted(shelf().rglob("*.yaml")):
-        for name in DEFINES.findall(file.read_bytes()):
-            found.setdefault(name.decode(), file)
-    return found
-
-
-def shelf() -> Path:
-    """Where lm-eval keeps its tasks; it need not be imported to look there."""
-    found = importlib.util.find_spec("lm_eval")
-    assert found is not None and found.origin is not None
-    return Path(found.origin).parent / "tasks"
