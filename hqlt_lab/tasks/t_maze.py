@@ -36,7 +36,7 @@ class TMaze(World):
     goal_reward: float = 1.0
     """For the right turn."""
     delay_reward: float | None = None
-    """For a step in the corridor that is not to the east; null: -1 / length."""
+    """For a step that does not lead on: not to the east in the corridor, no turn at the junction; null: -1 / length."""
 
     brightest = 1
 
@@ -77,9 +77,10 @@ class MazeScene(Scene):
     def act(self, actions: Ints) -> Rewards:
         acting = ~self.ended
         self.time += 1
-        turning = acting & (self.column == self.world.length) & ((actions == NORTH) | (actions == SOUTH))
+        there = self.column == self.world.length
+        turning = acting & there & ((actions == NORTH) | (actions == SOUTH))
         right = turning & ((actions == SOUTH) == self.south)
-        lost = acting & ~turning & (actions != EAST)
+        lost = acting & ~turning & (there | (actions != EAST))
         self.turned += turning * np.where(actions == SOUTH, 1, -1)
         step = np.select([actions == EAST, actions == WEST], [1, -1], 0) * acting
         self.column = np.clip(self.column + step, 0, self.world.length)

@@ -50,7 +50,7 @@ def test_a_step_that_does_not_lead_on_costs_a_little():
         assert np.allclose(at(scene, step)[0], -0.25)
     assert (scene.column == 0).all()
     at(scene, *[EAST] * 4)
-    assert np.allclose(at(scene, EAST)[0], 0) and not scene.ended.any()
+    assert np.allclose(at(scene, EAST)[0], -0.25) and not scene.ended.any()
     assert np.allclose(at(begun(length=4, delay_reward=-1.0), WEST)[0], -1)
 
 
