@@ -36,6 +36,7 @@ _HOME = {
     "compare": "hqlt_lab.api",
     "describe": "hqlt_lab.registry",
     "evaluate": "hqlt_lab.api",
+    "gym_world": "hqlt_lab.tasks._gym",
     "include": "hqlt_lab.registry",
     "lesion": "hqlt_lab.model.lesions",
     "load": "hqlt_lab.api",

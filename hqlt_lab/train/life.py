@@ -25,6 +25,7 @@ from hqlt_lab.agent.learning import Losses, follow, losses
 from hqlt_lab.agent.networks import Agent
 from hqlt_lab.agent.replay import Replay
 from hqlt_lab.experiment.cell import Cell
+from hqlt_lab.experiment.settings import TrainerConfig
 from hqlt_lab.model.config import model_config
 from hqlt_lab.model.initialise import initialise
 from hqlt_lab.tasks._world import World
@@ -56,11 +57,8 @@ class Life:
         assert cell.agent is not None
         self.cell, self.world, self.settings = cell, world, cell.agent
         self.agent = build_agent(cell, world)
+        in_precision(self.agent, cell.trainer)
         self.targets = deepcopy(self.agent.critics)
-        self.fabric = Fabric(accelerator=cell.trainer.accelerator, devices=1, precision=precision(cell.trainer))
-        for module in (self.agent, self.targets):
-            module.to(self.fabric.device, torch.float64 if cell.trainer.precision == "64" else None)
-        self.agent.precision = self.fabric.autocast
         self.optimizer = adamw(self.agent, cell.train)
         self.counts = Counts()
         if stored is not None:
@@ -81,20 +79,17 @@ class Life:
         count = min(self.settings.episodes_at_once, left) if left > 0 else self.settings.episodes_at_once
         reseed(self.agent.device, self.cell.seed, ACTING, first)
         scene = self.world.begin("train", self.cell.seed, first, count)
-        lived = live(scene, self.actor(first, count) if left > 0 else Acting(self.agent, greedy=False), self.horizon)
+        actor = self.wandering(first, count) if left > 0 else Acting(self.agent.train(), greedy=False)
+        lived = live(scene, actor, self.world.horizon)
         self.replay.add(lived)
         self.counts.episodes += count
         self.counts.steps += lived.steps
         return lived
 
-    def actor(self, first: int, count: int) -> Actor:
+    def wandering(self, first: int, count: int) -> Actor:
         """Who acts in the warm-up."""
         draws = self.world.draws("train", self.cell.seed, first, count)
-        return Wandering(draws, len(self.world.actions), self.horizon)
-
-    @property
-    def horizon(self) -> int:
-        return self.world.horizon
+        return Wandering(draws, len(self.world.actions), self.world.horizon)
 
     def losses(self) -> Losses:
         """Of the next update."""
@@ -143,6 +138,14 @@ class Life:
         self.targets.load_state_dict(stored["targets"])
         self.optimizer.load_state_dict(stored["optimizer"])
         self.counts, self.curves = Counts(**stored["counts"]), dict(stored["curves"])
+
+
+def in_precision(agent: Any, trainer: TrainerConfig) -> Agent:
+    """The same agent on its device; encoder and memory compute in its precision, policy and critics in 32 bits."""
+    fabric = Fabric(accelerator=trainer.accelerator, devices=1, precision=precision(trainer))
+    agent.to(fabric.device, torch.float64 if trainer.precision == "64" else None)
+    agent.precision = fabric.autocast
+    return agent
 
 
 def build_agent(cell: Cell, world: World) -> Agent:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from hqlt_lab.agent.networks import Agent
 from hqlt_lab.errors import TrainingError
 from hqlt_lab.experiment.cell import Cell, cell_from
 from hqlt_lab.model.sequence_model import SequenceModel
@@ -14,12 +15,13 @@ from hqlt_lab.tasks._base import Task
 from hqlt_lab.train.checkpoints import BEST, DAMAGED, LAST, read
 from hqlt_lab.train.claim import FILE
 from hqlt_lab.train.fit import build_model
+from hqlt_lab.train.life import build_agent
 
 
 class Loaded(NamedTuple):
     """What a cell became."""
 
-    model: SequenceModel  # with the trained weights, ready to be used
+    model: SequenceModel | Agent  # with the trained weights, ready to be used; an agent where the task is a world
     task: Task
 
 
@@ -27,7 +29,7 @@ def load_cell(folder: Path) -> Loaded:
     """The weights that were kept, in the model that the cell describes."""
     cell = cell_in(folder)
     task = build("task", cell.task)
-    model = build_model(cell, task)
+    model = build_agent(cell, task) if task.is_world else build_model(cell, task)
     model.load_state_dict(weights_in(folder, cell))
     return Loaded(model.eval(), task)
 

@@ -16,6 +16,7 @@ MODEL = {
     "heads": 2,
     "layers": 1,
     "mlp_width": 16,
+    "mixer": {"name": "vector"},
     "update_rule": {"name": "delta", "max_beta": 2},
     "timing": {"name": "synchronous", "window": 3},
     "positions": "none",

@@ -38,6 +38,7 @@ MAY_IMPORT = {
         "registry",
         "data",
         "model",
+        "agent",
         "experiment",
         "train",
         "track",

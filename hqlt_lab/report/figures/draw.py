@@ -8,6 +8,7 @@ from hqlt_lab.report.figures.by_length import by_length
 from hqlt_lab.report.figures.cost_quality import cost_quality
 from hqlt_lab.report.figures.forest import forest
 from hqlt_lab.report.figures.heat_map import heat_map
+from hqlt_lab.report.figures.in_the_world import in_the_world
 from hqlt_lab.report.figures.learning_curves import learning_curves
 from hqlt_lab.report.figures.material import Material
 from hqlt_lab.report.figures.picture import Picture
@@ -17,6 +18,7 @@ from hqlt_lab.report.rows import Row
 
 FIGURES: tuple[Callable[[Material], Picture | None], ...] = (
     forest,
+    in_the_world,
     learning_curves,
     by_length,
     heat_map,
