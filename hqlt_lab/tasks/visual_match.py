@@ -44,8 +44,7 @@ class VisualMatch(World):
     colours: tuple[str, ...] = ("red", "green", "blue")
     """Two or three, of red, green, blue, yellow, magenta and cyan."""
     order: Literal["fixed", "episode", "split"] = "fixed"
-    """Which colour is where in phase 3: always the same, drawn for every episode, or drawn once for training and once
-    more for valid and test, so that evaluation may look otherwise than training."""
+    """Which colour is where: one order for all, one per episode, or one for train and another for valid and test."""
     contact_ends: bool = True
     """Whether touching a colour ends the episode; if not, all colours vanish and the clock runs on."""
 

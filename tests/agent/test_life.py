@@ -112,13 +112,13 @@ def test_a_run_that_was_asked_to_stop_goes_on_as_if_nothing_happened(tmp_path, u
 
 
 def test_a_run_that_is_stopped_between_two_updates_of_a_turn_makes_the_others_first(tmp_path, undisturbed):
-    _, straight, whole = undisturbed("maze")
-    before, after = Notebook(at=35, name="train/return"), Notebook()
+    _, straight, whole = undisturbed("room, dropout")
+    cell, before, after = tiny(**CASES["room, dropout"]), Notebook(at=35, name="train/return"), Notebook()
     with pytest.raises(Interrupted):
-        fit(tiny(), tmp_path, before)
+        fit(cell, tmp_path, before)
     counts = torch.load(tmp_path / "last.ckpt", weights_only=True)["counts"]
-    assert counts["updates"] < counts["steps"] // 4
-    rest = fit(tiny(), tmp_path, after)
+    assert 0 < counts["updates"] < counts["steps"] // 4
+    rest = fit(cell, tmp_path, after)
     assert whole.metrics == rest.metrics and before.curves() + after.curves() == straight.curves()
 
 
