@@ -13,6 +13,8 @@ watch         what happens after a step: log, validate, probe, save, stop
 score         accuracy by counting
 in_a_world    the plan of a run where the task is a world
 life          an agent that acts and learns in turns
+world_begin   what is looked at before it learns
+world_end     tested and filmed, or diverged
 world_score   how well it does in the fixed episodes
 guard         loss or gradient are no longer numbers
 heap          freed memory stays for the next step

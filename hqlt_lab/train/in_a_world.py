@@ -6,33 +6,23 @@ multiple of their number; a run ends with the turn that reaches `train.steps`.
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
-import torch
-
-from hqlt_lab.agent.acting import Acting
-from hqlt_lab.agent.film import FILE as FILM
-from hqlt_lab.agent.film import film, write_film
 from hqlt_lab.agent.memory_check import check_memory
 from hqlt_lab.errors import ConfigError
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.experiment.composition import not_in_a_world
-from hqlt_lab.model.choices import choices
-from hqlt_lab.model.sizes import sizes
-from hqlt_lab.tasks._base import Split, Task
+from hqlt_lab.tasks._base import Task
 from hqlt_lab.tasks._world import World
-from hqlt_lab.train.canary import same_bits, undisturbed
-from hqlt_lab.train.canary_file import Canary, read_canary
-from hqlt_lab.train.checkpoints import BEST, put_best, put_last, read, sign, start_from, tidy
-from hqlt_lab.train.guard import FILE as DIVERGED
+from hqlt_lab.train.checkpoints import put_best, put_last, read, sign, start_from, tidy
 from hqlt_lab.train.guard import Diverged
 from hqlt_lab.train.interrupt import Interrupted, Interruption
 from hqlt_lab.train.life import Life
-from hqlt_lab.train.ops_file import write_ops
-from hqlt_lab.train.outcome import Outcome, Status
+from hqlt_lab.train.outcome import Outcome
 from hqlt_lab.train.progress import Clock, Metrics, Progress, Record, selected, solved
-from hqlt_lab.train.trainer import precision, working_dtype
-from hqlt_lab.train.world_score import WorldScore, score_world
+from hqlt_lab.train.world_begin import is_exact, listen_to_the_canary, tell_what_computes
+from hqlt_lab.train.world_end import diverged, tested
+from hqlt_lab.train.world_score import score_world
 
 
 def live_out(cell: Cell, task: Task, folder: Path, record: Record) -> Outcome:
@@ -45,9 +35,10 @@ def live_out(cell: Cell, task: Task, folder: Path, record: Record) -> Outcome:
     with run.interruption:
         try:
             run.go_on()
-            outcome = run.tested()
+            outcome = tested(life, folder, run.progress, record)
         except Diverged as end:
-            outcome = run.diverged(end)
+            run.clock.lap(learning=True)
+            outcome = diverged(life, folder, run.progress, end)
     outcome.write(folder)
     tidy(folder, cell.train.keep)
     life.replay.forget()
@@ -65,10 +56,11 @@ class Run:
 
     def go_on(self) -> None:
         """Turn by turn until the end."""
-        self.tell_what_computes()
-        check_memory(self.life.agent.train(), self.life.world, self.cell.seed, self.exact)
+        tell_what_computes(self.life, self.folder)
+        check_memory(self.life.agent.train(), self.life.world, self.cell.seed, is_exact(self.cell))
         if self.life.counts.looked < 0:
             self.validate()
+            self.save()
         self.interruption.learning = True
         while not self.progress.finished:
             self.clock.lap(learning=False)
@@ -79,10 +71,6 @@ class Run:
                 self.stop()
         self.interruption.learning = False
 
-    @property
-    def exact(self) -> bool:
-        return working_dtype(precision(self.cell.trainer)) in (torch.float32, torch.float64)
-
     def turn(self) -> None:
         """Live, unless a checkpoint lies between living and learning; then learn."""
         life = self.life
@@ -91,7 +79,7 @@ class Run:
             told = {"return": lived.returns.mean(), "success": 100 * lived.success.mean()}
             self.record(life.counts.steps, {f"train/{name}": float(value) for name, value in told.items()})
         if self.cell.trainer.canary and life.counts.updates == 0 < life.updates_due:
-            self.listen_to_the_canary()
+            self.progress.notes += listen_to_the_canary(life, self.folder)
         while life.counts.updates < life.updates_due:
             life.learn()
             if self.interruption.asked and life.counts.updates < life.updates_due:
@@ -126,7 +114,8 @@ class Run:
     def validate(self) -> None:
         """Measure, remember the best, and see whether this is the end."""
         step = self.life.counts.steps
-        valid = {f"valid/{name}": value for name, value in self.measure("valid").metrics.items()}
+        score = score_world(self.life.agent, self.life.world, "valid", self.cell.train.eval_batch_size)
+        valid = {f"valid/{name}": value for name, value in score.metrics.items()}
         self.record(step, valid)
         loss = {name: value for name, value in self.life.curves.items() if name == "train/loss"}
         improved = self.progress.improve(valid | loss, self.cell)
@@ -139,88 +128,17 @@ class Run:
             put_best({"state_dict": self.life.weights(), **self.signed()}, self.folder)
         self.life.counts.looked = step
 
-    def measure(self, split: Split) -> WorldScore:
-        return score_world(self.life.agent, self.life.world, split, self.cell.train.eval_batch_size)
-
     def save(self) -> None:
         """Where to go on."""
         self.clock.lap(learning=False)
         put_last(self.life.stored() | self.signed(), self.folder)
         self.saved = self.life.counts.steps
 
-    def signed(self) -> Metrics:
-        checkpoint: Metrics = {}
+    def signed(self) -> dict[str, Any]:
+        """Whose it is, and how far the run has come."""
+        checkpoint: dict[str, Any] = {}
         sign(checkpoint, self.cell, self.progress)
         return checkpoint
-
-    def tell_what_computes(self) -> None:
-        """Which backends, for episodes that are learned from."""
-        name, device = precision(self.cell.trainer), self.life.agent.device.type
-        tokens = self.life.world.tokens_in("train")
-        write_ops(self.folder, device, name, choices(self.life.agent.memory, tokens, device, working_dtype(name)))
-
-    def listen_to_the_canary(self) -> None:
-        """See whether the first update repeats, before it is made."""
-        one, other = (self.first_gradients() for _ in range(2))
-        differs = [name for name in one if not same_bits(one[name], other[name])]
-        found = Canary(not differs, differs)
-        found.write(self.folder)
-        if self.cell.trainer.deterministic and differs:
-            self.progress.notes.append(found.warning)
-
-    def first_gradients(self) -> dict[str, torch.Tensor]:
-        """The loss of the next update, and each parameter's gradient by its name."""
-        agent = self.life.agent
-        with undisturbed(agent, agent.device):
-            loss = self.life.losses().total
-            grads = torch.autograd.grad(loss, list(agent.parameters()), allow_unused=True, materialize_grads=True)
-        names = (name for name, _ in agent.named_parameters())
-        return {"loss": loss.detach(), **dict(zip(names, grads, strict=True))}
-
-    def tested(self) -> Outcome:
-        """The end of a run that went well."""
-        chosen = self.progress.last
-        if self.cell.train.report == "best_valid":
-            weights = read(self.folder / BEST)["state_dict"]
-            self.life.agent.load_state_dict({name.removeprefix("model."): each for name, each in weights.items()})
-            chosen = self.progress.best
-        score = self.measure("test")
-        found, errors = (
-            {f"test/{name}": value for name, value in told.items()} for told in (score.metrics, score.errors)
-        )
-        self.record(self.life.counts.steps, found)
-        scene = self.life.world.begin("test", 0, 0, 1)
-        write_film(self.folder / FILM, film(scene, Acting(self.life.agent.eval(), greedy=True)))
-        return self.outcome("done", chosen | found, errors)
-
-    def diverged(self, end: Diverged) -> Outcome:
-        """The end of a run that did not: what repeats the failing update is kept."""
-        life = self.life
-        batch = life.replay.batch(self.cell.seed, life.counts.updates, self.cell.train.batch_size)
-        kept = {"step": end.step, "update": life.counts.updates, "seed": self.cell.seed, **batch._asdict()}
-        torch.save(kept | {"model": life.agent.state_dict()}, self.folder / DIVERGED)
-        self.progress.notes.append(str(end))
-        return self.outcome("diverged", self.progress.last)
-
-    def outcome(self, status: Status, metrics: Metrics, errors: Metrics | None = None) -> Outcome:
-        """What came of it, with time and size; sizes are those of the memory, which is what arms differ in."""
-        self.clock.lap(learning=False)
-        progress, length = self.progress, self.life.world.tokens_in("train")
-        size = sizes(self.life.agent.memory.eval(), length)
-        tokens = self.life.counts.updates * self.cell.train.batch_size * length
-        return Outcome(
-            status=status,
-            step=self.life.counts.steps,
-            metrics=metrics,
-            seconds=progress.seconds,
-            tokens_per_second=tokens / progress.learning if progress.learning else 0.0,
-            parameters=size.total.parameters,
-            state_bytes=size.total.state,
-            flops_per_token=size.total.training / size.length,
-            errors=errors or {},
-            repeatable=canary.repeatable if (canary := read_canary(self.folder)) else None,
-            message=" ".join(progress.notes),
-        )
 
 
 def due(every: int, last: int, step: int) -> bool:

@@ -8,6 +8,7 @@ Random numbers are those of the place: dropout and drawn actions of (seed, episo
 the critics and some counts; the episodes are in a file of their own (`agent/replay.py`).
 """
 
+import os
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass
@@ -34,7 +35,7 @@ from hqlt_lab.train.learner import reseed
 from hqlt_lab.train.optimiser import adamw
 from hqlt_lab.train.progress import Metrics
 from hqlt_lab.train.schedule import factor
-from hqlt_lab.train.trainer import precision
+from hqlt_lab.train.trainer import REPEATING_PRODUCTS, precision
 
 ACTING, LEARNING = 0, 1  # streams of random numbers
 
@@ -132,9 +133,13 @@ class Life:
         """By the names that checkpoints have for them."""
         return {f"model.{name}": value for name, value in self.agent.state_dict().items()}
 
+    def load_weights(self, weights: Mapping[str, Tensor]) -> None:
+        """The same, backwards."""
+        self.agent.load_state_dict({name.removeprefix("model."): value for name, value in weights.items()})
+
     def restore(self, stored: Mapping[str, Any]) -> None:
         """Go on from there."""
-        self.agent.load_state_dict({name.removeprefix("model."): each for name, each in stored["state_dict"].items()})
+        self.load_weights(stored["state_dict"])
         self.targets.load_state_dict(stored["targets"])
         self.optimizer.load_state_dict(stored["optimizer"])
         self.counts, self.curves = Counts(**stored["counts"]), dict(stored["curves"])
@@ -142,6 +147,8 @@ class Life:
 
 def in_precision(agent: Any, trainer: TrainerConfig) -> Agent:
     """The same agent on its device; encoder and memory compute in its precision, policy and critics in 32 bits."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", REPEATING_PRODUCTS)
+    torch.use_deterministic_algorithms(trainer.deterministic)  # Fabric leaves both to others, a Trainer does not
     fabric = Fabric(accelerator=trainer.accelerator, devices=1, precision=precision(trainer))
     agent.to(fabric.device, torch.float64 if trainer.precision == "64" else None)
     agent.precision = fabric.autocast

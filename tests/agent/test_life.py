@@ -160,6 +160,7 @@ def test_seeds_differ_and_one_seed_repeats(tmp_path, undisturbed):
 def test_a_run_stops_where_it_is_solved_and_tests_the_best_weights_if_asked(tmp_path):
     outcome = fit(tiny(stop_at=-1.0), tmp_path / "solved")
     assert outcome.step == 0 and "solved at step 0: valid/success" in outcome.message
+    assert (tmp_path / "solved" / "last.ckpt").exists()
     cell = tiny(report="best_valid", keep="best")
     notes = Notebook()
     outcome = fit(cell, tmp_path / "best", notes)
