@@ -40,6 +40,7 @@ _HOME = {
     "evaluate_tasks": "hqlt_lab.api",
     "export": "hqlt_lab.api",
     "generate": "hqlt_lab.api",
+    "gym_world": "hqlt_lab.tasks._gym",
     "include": "hqlt_lab.registry",
     "lesion": "hqlt_lab.model.lesions",
     "load": "hqlt_lab.api",

@@ -42,8 +42,9 @@ def show(
     kind: Annotated[str, typer.Argument(help=", ".join(KINDS))],
     name: Annotated[str, typer.Argument(help="A registered name.")],
     as_json: JsonOption = False,
+    into: Annotated[Path, typer.Option(help="The folder for the film of a world.")] = Path("."),
 ) -> None:
-    """A part's words, its options and where it is defined."""
+    """A part's words, its options and where it is defined; of a world also an episode, as a GIF."""
     if as_json:
         print(json.dumps(as_dict(kind, name), indent=2))
         return
@@ -57,7 +58,9 @@ def show(
         console.print(told, markup=False, highlight=False, soft_wrap=True)
     if not options(kind, name):
         console.print("  none")
-    if kind == "task" and hasattr(entry.maker, "chance"):  # a text has to be prepared first
+    if kind == "task" and getattr(entry.maker, "is_world", False):
+        show_world(name, into)
+    elif kind == "task" and hasattr(entry.maker, "chance"):  # a text has to be prepared first
         show_examples(name)
 
 
@@ -68,6 +71,21 @@ def show_examples(name: str) -> None:
     console.print(f"\n[bold]examples[/bold], answers in brackets; chance is {task.chance:.3g} %")
     for row in batch.lengths.argsort(stable=True)[[0, 20, 60]].tolist():
         console.print(f"  {task.decode(batch, row)}", markup=False, highlight=False)
+
+
+def show_world(name: str, into: Path) -> None:
+    """What a world looks like: an episode of somebody who knows where to go, and what guessing achieves."""
+    from hqlt_lab.agent.film import film, write_film
+
+    world = build("task", name)
+    scene, file = world.begin("valid", 0, 0, 1), into / f"{name}.gif"
+    into.mkdir(parents=True, exist_ok=True)
+    write_film(file, film(scene, lambda seen: scene.guide()))
+    console.print(
+        f"\n[bold]episode[/bold] of {scene.time} steps: {file}, of somebody who knows where to go; what is not seen "
+        f"is pale. Without a memory {world.chance:.3g} % succeed at best.",
+        soft_wrap=True,
+    )
 
 
 def new(

@@ -5,7 +5,13 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-SHOWN = {"train/loss": "loss", "valid/normalised_accuracy": "valid", "speed/tokens_per_second": "tokens/s"}
+SHOWN = {
+    "train/loss": "loss",
+    "valid/normalised_accuracy": "valid",
+    "valid/return": "return",
+    "valid/success": "success",
+    "speed/tokens_per_second": "tokens/s",
+}
 
 
 class Live:

@@ -1,6 +1,7 @@
 """From a YAML file to a plan: read strictly, complain about everything at once, list the cells to train.  No torch.
 
 settings      what a run is told besides its task and model: train, trainer, measure
+agent         the same for an agent in a world
 read          YAML, `extends` and `--set` to one mapping, interpolation unresolved
 change        named changes to it: arms, crossed axes, tuned values
 tune          lists of values, and ranges that are searched

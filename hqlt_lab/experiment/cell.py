@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from hqlt_lab.experiment.agent import AgentConfig
 from hqlt_lab.experiment.settings import MeasureConfig, TrainConfig, TrainerConfig
 from hqlt_lab.model.config import OpsConfig
 from hqlt_lab.registry import settings_from
@@ -24,6 +25,7 @@ class Cell:
     train: TrainConfig = field(default_factory=TrainConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     ops: OpsConfig = field(default_factory=OpsConfig)
+    agent: AgentConfig | None = None  # None: the task has examples, and nobody acts
     measure: MeasureConfig = field(default_factory=MeasureConfig)
     seed: int = 0
     arm: str = ""
@@ -42,6 +44,8 @@ def cell_from(stored: Mapping[str, Any]) -> Cell:
     """The cell that `as_dict` wrote down."""
     made = {"train": TrainConfig, "trainer": TrainerConfig, "ops": OpsConfig, "measure": MeasureConfig}
     sections: dict[str, Any] = {name: settings_from(maker, stored[name]) for name, maker in made.items()}
+    acting = stored.get("agent")
+    sections["agent"] = None if acting is None else settings_from(AgentConfig, acting)
     return Cell(**(dict(stored) | sections))
 
 

@@ -14,8 +14,8 @@ from typing import Any
 from hqlt_lab.errors import ConfigError, did_you_mean, listed
 from hqlt_lab.model.config import PARTS, ModelConfig
 
-MERGED = ("task", "model", "train", "trainer", "ops", "measure", "prune", "launcher")
-VARIED = ("task", "model", "train", "trainer", "ops")  # what arms and axes may change
+MERGED = ("task", "model", "train", "agent", "trainer", "ops", "measure", "prune", "launcher")
+VARIED = ("task", "model", "train", "agent", "trainer", "ops")  # what arms and axes may change
 WHOLE = ("match",)  # is replaced, like a part
 PART_PATHS = {"task", "launcher", *(f"model.{kind}" for kind in PARTS)}
 

@@ -23,7 +23,8 @@ def wrong_together(
     cell: Cell, measure: MeasureConfig, allow: tuple[str, ...], checked: set[str]
 ) -> tuple[Sentences, Sentences]:
     """Complaints and warnings; what is in `checked` was told before, what is in `allow` is meant."""
-    name = digest([cell.task, cell.model, allow])
+    unable = [] if cell.agent is None else not_in_a_world(cell)
+    name = digest([cell.task, cell.model, allow, unable])
     if name in checked:
         return [], []
     checked.add(name)
@@ -31,7 +32,7 @@ def wrong_together(
         task = build("task", cell.task)
     except HqltError as error:
         return str(error).splitlines(), []
-    wrong = unknown_metrics(task, measure)
+    wrong = unknown_metrics(task, measure) + unable
     try:
         vocabulary = task.vocabulary
     except HqltError as error:
@@ -46,7 +47,20 @@ def wrong_together(
     return wrong + idle, doubtful
 
 
-def on_meta(cell: Cell, vocabulary: int) -> Any:
+def not_in_a_world(cell: Cell) -> Sentences:
+    """What other tasks can be trained with, and an agent cannot."""
+    asked = {
+        "trainer.devices": cell.trainer.devices > 1 and "an agent acts and learns in one process. Use 1",
+        "trainer.nodes": cell.trainer.nodes > 1 and "an agent acts and learns in one process. Use 1",
+        "trainer.precision": cell.trainer.precision == "16-mixed" and "gradients are not scaled. Use 'bf16-mixed'",
+        "train.accumulate": cell.train.accumulate > 1 and "a batch of episodes is learned from at once. Use 1",
+        "train.compile": cell.train.compile and "an agent reads observation by observation. Leave it out",
+        "train.probe_every": bool(cell.train.probe_every) and "probes look at examples, and there are none. Use 0",
+    }
+    return [f"{path}: task {cell.task['name']!r} is a world: {why}." for path, why in asked.items() if why]
+
+
+def on_meta(cell: Cell, vocabulary: int | None) -> Any:
     """The cell's model, without numbers in it."""
     import torch
 
@@ -85,7 +99,7 @@ def first_read(delay: int, hold: int | None) -> int:
 
 def unknown_metrics(task: Any, measure: MeasureConfig) -> Sentences:
     """Metrics are split/name, with the names of the task."""
-    names = [*task.measures, "loss"]
+    names = task.measures if task.is_world else [*task.measures, "loss"]
     places = ("valid/", "test/", *(["valid/short_"] if "short" in task.splits else []))
     known = [f"{place}{name}" for place in places for name in names]
     asked = {"measure.select": [measure.select], "measure.report": measure.report}

@@ -22,8 +22,8 @@ from hqlt_lab.experiment.settings import MatchConfig, MeasureConfig, PruneConfig
 from hqlt_lab.experiment.tune import Range, grid, tuning
 
 SECTIONS = (
-    "question", "task", "model", "train", "trainer", "ops", "arms", "cross", "one_at_a_time", "match", "tune", "seeds",
-    "tune_seeds", "prune", "measure", "evaluate", "published", "quoted", "launcher",
+    "question", "task", "model", "train", "agent", "trainer", "ops", "arms", "cross", "one_at_a_time", "match", "tune",
+    "seeds", "tune_seeds", "prune", "measure", "evaluate", "published", "quoted", "launcher",
 )  # fmt: skip
 FIRST_TUNE_SEED = 1000  # `tune_seeds: 2` is 1000, 1001: however many `seeds` there will be, none was tuned on
 
@@ -49,7 +49,7 @@ class Experiment:
 
     name: str
     question: str
-    base: Mapping[str, Any]  # task, model, train, trainer, ops as written, interpolation unresolved
+    base: Mapping[str, Any]  # task, model, train, agent, trainer, ops as written, interpolation unresolved
     arms: tuple[Arm, ...]
     tune: Mapping[str, list[Any] | Range]
     seeds: tuple[int, ...]

@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 from hqlt_lab.errors import ConfigError, HqltError
+from hqlt_lab.experiment.agent import AgentConfig
 from hqlt_lab.experiment.settings import TrainConfig, TrainerConfig
 from hqlt_lab.model.config import PARTS, ModelConfig, OpsConfig, model_config
 from hqlt_lab.registry import find, options, settings_from, split
@@ -18,10 +19,11 @@ Part = dict[str, Any]
 
 
 def filled(told: Mapping[str, Any]) -> dict[str, Any]:
-    """Task, model, train, trainer and ops, complete and checked; every mistake in one message."""
+    """Task, model, train, agent, trainer and ops, complete and checked; every mistake in one message."""
     wrong: list[str] = []
     made: dict[str, Any] = {}
-    for section, fill in FILLS.items():
+    fills = FILLS | {"agent": lambda given: fill_agent(given, made.get("task", {}).get("name"))}
+    for section, fill in fills.items():
         try:
             made[section] = fill(told.get(section, {}))
         except HqltError as error:
@@ -71,6 +73,17 @@ def fill_trainer(told: Any) -> TrainerConfig:
 
 def fill_ops(told: Any) -> OpsConfig:
     return settings_from(OpsConfig, mapping(told))
+
+
+def fill_agent(told: Any, task: str | None) -> AgentConfig | None:
+    """Only in a world is there somebody who acts; None as a name: the task was a mistake, and says so."""
+    agent = settings_from(AgentConfig, mapping(told))
+    maker: Any = None if task is None else find("task", task)
+    if maker is not None and not maker.is_world:
+        if told:
+            raise ConfigError(f"agent: task {task!r} has examples, and agents act in worlds alone. Leave it out.")
+        return None
+    return agent
 
 
 FILLS: dict[str, Callable[[Any], Any]] = {

@@ -10,6 +10,7 @@ from dataclasses import MISSING, fields
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from hqlt_lab.experiment.agent import AgentConfig
 from hqlt_lab.experiment.composition import ALLOWED
 from hqlt_lab.experiment.evaluation import EvaluateConfig
 from hqlt_lab.experiment.settings import ON, MatchConfig, MeasureConfig, PruneConfig, TrainConfig, TrainerConfig
@@ -36,6 +37,7 @@ def json_schema() -> Schema:
         "task": part("task"),
         "model": model(),
         "train": section(TrainConfig),
+        "agent": section(AgentConfig),
         "trainer": section(TrainerConfig),
         "ops": section(OpsConfig),
         "measure": section(MeasureConfig),

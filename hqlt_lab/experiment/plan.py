@@ -56,6 +56,8 @@ def what_counts(cell: Cell) -> dict[str, Any]:
     told: dict[str, Any] = {"task": bare_part("task", cell.task), "model": bare_model(cell.model), "train": train}
     if cell.trainer.precision != "auto":
         told["precision"] = cell.trainer.precision
+    if cell.agent is not None:
+        told["agent"] = bare_settings(cell.agent, ())
     if ops := bare_settings(cell.ops, ()):
         told["ops"] = ops
     if cell.train.stop_at is not None or cell.train.report == "best_valid":

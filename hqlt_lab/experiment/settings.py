@@ -12,9 +12,9 @@ class TrainConfig:
     """How long and how fast to learn."""
 
     steps: int = 1000
-    """Optimiser steps."""
+    """Optimiser steps; in a world, steps of the world, and so wherever else in this section steps are counted."""
     batch_size: int = 128
-    """Sequences per optimiser step, over all devices."""
+    """Sequences per optimiser step, over all devices; in a world, episodes."""
     lr: float = 1e-3
     """Peak learning rate, reached after the warm-up."""
     warmup: int = 0

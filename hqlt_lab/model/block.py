@@ -1,6 +1,6 @@
 """One block: a memory and an MLP, each added to the residual stream after a normalisation of its input.
 
-x += memory(norm(x));   x += mlp(norm(x))
+x += drop(memory(norm(x)));   x += drop(mlp(norm(x)))
 """
 
 import torch
@@ -58,6 +58,7 @@ class Block(nn.Module):
         self.mlp_norm = norm(config)
         mlp = SwiGlu if config.mlp == "swiglu" else Gelu
         self.mlp = mlp(config.width, inner_width(config.width, config.mlp, config.mlp_width), config.bias)
+        self.drop = nn.Dropout(config.dropout)
         self.recomputed = False  # whether what backwards needs is computed again there instead of kept
 
     def forward(
@@ -70,5 +71,5 @@ class Block(nn.Module):
     def compute(self, x: Tensor, state: MemoryState | None, places: Places | None) -> tuple[Tensor, MemoryState]:
         """The sum above."""
         answer, state = self.memory(self.memory_norm(x), state, places)
-        x = x + answer
-        return x + self.mlp(self.mlp_norm(x)), state
+        x = x + self.drop(answer)
+        return x + self.drop(self.mlp(self.mlp_norm(x))), state

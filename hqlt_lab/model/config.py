@@ -51,6 +51,8 @@ class ModelConfig:
     """Its inner width; null: swiglu 8/3 of the width rounded up to a multiple of 256, gelu 4 times the width."""
     bias: bool = False
     """Biases on the linear maps of memory and MLP."""
+    dropout: float = 0.0
+    """Share of the numbers that training drops, from what is embedded and from what each sub-layer adds to it."""
     tie_embeddings: bool = False
     """One matrix for reading and predicting tokens."""
     init_std: float = 0.02
@@ -68,6 +70,8 @@ class ModelConfig:
         if not found and self.width % self.heads:
             divisors = listed(str(n) for n in range(1, self.width + 1) if self.width % n == 0)
             found.append(f"heads: {self.width} channels do not divide over {self.heads} heads. Use one of {divisors}.")
+        if not 0 <= self.dropout < 1:
+            found.append(f"dropout: a share from 0 to less than 1 is needed, got {self.dropout}.")
         if self.tie_embeddings and self.vocabulary is None:
             found.append("tie_embeddings: there are no embeddings to tie without a vocabulary.")
         return found

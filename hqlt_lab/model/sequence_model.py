@@ -30,6 +30,7 @@ class SequenceModel(nn.Module):
         self.config = config
         self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.layers))
         self.norm = norm(config)
+        self.drop = nn.Dropout(config.dropout)
         self.positions = input_positions(config)
         self.embed, self.head = None, None
         if config.vocabulary is not None:
@@ -95,6 +96,7 @@ class SequenceModel(nn.Module):
     def read(self, x: Tensor, state: State | None, layout: Layout | None) -> tuple[Tensor, State]:
         """The same, where padding is at the end of each row."""
         places = places_of(x, None if state is None else state[0].count, layout)
+        x = self.drop(x)
         if self.positions is not None:
             x = self.positions.embed(x, places.place)
         states = []

@@ -83,8 +83,9 @@ def estimate(values: Sequence[float], step: float = 0.0) -> Estimate:
 
 
 def step_of(metric: str, largest: float, values: Iterable[float]) -> float:
-    """What an accuracy goes up by: no more than one example is worth, and no more than was seen; losses have none."""
-    return min(largest, finest_step(values) or largest) if "accuracy" in metric else 0.0
+    """What an accuracy or a success goes up by: at most what one example is worth, or was seen; losses have none."""
+    counted = "accuracy" in metric or "success" in metric
+    return min(largest, finest_step(values) or largest) if counted else 0.0
 
 
 def finest_step(values: Iterable[float]) -> float:

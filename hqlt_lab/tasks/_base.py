@@ -5,8 +5,8 @@
     test    what is reported         }  some tasks have `short` too, as long as in training
 
 Example number i of a split is a function of (split, seed, i), so that a batch is a function of the step and any number
-of devices see the same data.  Most tasks are `_generated`; a text that was prepared is `language`.  Options of a task
-are the fields of a frozen dataclass.
+of devices see the same data.  Most tasks are `_generated`; a text that was prepared is `language`; what is acted in has
+episodes instead of examples, and is a `_world`.  Options of a task are the fields of a frozen dataclass.
 """
 
 from collections.abc import Mapping
@@ -41,6 +41,8 @@ class Task:
     splits: ClassVar[tuple[Split, ...]] = ("train", "short", "valid", "test")
     scored_by: ClassVar[Literal["logits", "losses"]] = "logits"
     """What `score` looks at: all logits, or only the loss at each token, for which no logits need be kept."""
+    is_world: ClassVar[bool] = False
+    """Whether there are no examples, but episodes to act in: `_world.World`."""
 
     eval_size: int = 8192
     """Sequences in each of the fixed sets."""
@@ -59,8 +61,8 @@ class Task:
         """A ConfigError where something is missing without which nothing can be learned."""
 
     @property
-    def vocabulary(self) -> int:
-        """Tokens there are."""
+    def vocabulary(self) -> int | None:
+        """Tokens there are; None: vectors are read, and nothing is predicted."""
         raise NotImplementedError(f"{type(self).__name__} has no vocabulary.")
 
     def tokens_in(self, split: Split) -> int:

@@ -22,7 +22,7 @@ from hqlt_lab.train.ops_file import read_ops
 from hqlt_lab.train.outcome import read_outcome
 
 FILES = (claim, outcome, ops_file, canary_file, probe_file, evaluations, harness_file, long_context_file)
-KEPT = (*(file.FILE for file in FILES), "log.txt", "process.log")
+KEPT = (*(file.FILE for file in FILES), "log.txt", "process.log", "episode.gif")
 
 
 def began(folder: Path) -> int | None:

@@ -11,6 +11,11 @@ canary        whether the first step, computed twice, is the same
 canary_file   what it found, in the folder
 watch         what happens after a step: log, validate, probe, save, stop
 score         accuracy by counting
+in_a_world    the plan of a run where the task is a world
+life          an agent that acts and learns in turns
+world_begin   what is looked at before it learns
+world_end     tested and filmed, or diverged
+world_score   how well it does in the fixed episodes
 guard         loss or gradient are no longer numbers
 heap          freed memory stays for the next step
 interrupt     the run is asked to stop

@@ -41,9 +41,21 @@ def save_last(trainer: Trainer, folder: Path) -> None:
     written = folder / f"{LAST}.writing"
     trainer.save_checkpoint(written)
     if trainer.is_global_zero:
-        if (folder / LAST).exists():
-            os.replace(folder / LAST, folder / PREVIOUS)
-        put(written, folder / LAST)
+        become_last(written, folder)
+
+
+def put_last(checkpoint: dict[str, Any], folder: Path) -> None:
+    """The same for a run without Lightning's trainer."""
+    written = folder / f"{LAST}.writing"
+    torch.save(checkpoint, written)
+    become_last(written, folder)
+
+
+def become_last(written: Path, folder: Path) -> None:
+    """Where to go on is there; what was, is the one before."""
+    if (folder / LAST).exists():
+        os.replace(folder / LAST, folder / PREVIOUS)
+    put(written, folder / LAST)
 
 
 def save_best(trainer: Trainer, folder: Path) -> None:
@@ -52,6 +64,13 @@ def save_best(trainer: Trainer, folder: Path) -> None:
     trainer.save_checkpoint(written, weights_only=True)
     if trainer.is_global_zero:
         put(written, folder / BEST)
+
+
+def put_best(checkpoint: dict[str, Any], folder: Path) -> None:
+    """The same for a run without Lightning's trainer."""
+    written = folder / f"{BEST}.writing"
+    torch.save(checkpoint, written)
+    put(written, folder / BEST)
 
 
 def sign(checkpoint: dict[str, Any], cell: Cell, progress: Progress) -> None:

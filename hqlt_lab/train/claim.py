@@ -48,6 +48,7 @@ def what_counts(told: Mapping[str, Any]) -> dict[str, Any]:
         "task": told["task"],
         "model": told["model"],
         "train": {name: value for name, value in told["train"].items() if name not in NOT_IN_THE_KEY},
+        "agent": told.get("agent"),
         "ops": told.get("ops", {}),
         "trainer": {"precision": told["trainer"]["precision"]},
         "measure": {name: told["measure"][name] for name in ("select", "direction")},

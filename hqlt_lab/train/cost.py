@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from math import prod
 from typing import Any
 
 from hqlt_lab.errors import TrainingError
@@ -25,6 +26,7 @@ from hqlt_lab.registry import build
 from hqlt_lab.tasks._base import Split
 
 EFFICIENCY = 0.25
+LIVED = 5  # bytes of a step that was lived, besides what was seen
 
 
 @dataclass(frozen=True)
@@ -52,14 +54,17 @@ def cost(cell: Cell, measure: bool) -> Cost:
     """Of one cell, measured or estimated."""
     task = build("task", cell.task)
     found = sizes_of(cell, *task.splits)
-    training = cell.train.batch_size * found["train"].total.training
+    rows = cell.train.batch_size * (1 if cell.agent is None else cell.agent.updates_per_step)  # per step
+    training = rows * found["train"].total.training
     looks = -(-cell.train.steps // cell.train.valid_every)
     forward = {split: found[split].total.forward for split in task.splits}
     evaluating = task.eval_size * (looks * (forward.get("short", 0) + forward["valid"]) + forward["test"])
     step, memory = measured(cell) if measure else (training / speed(), None)
     seconds = step * (cell.train.steps + evaluating / training)
     disk = 2 * 3 * 4 * found["train"].total.parameters  # the last two checkpoints: weights and Adam's two averages
-    tokens = cell.train.steps * cell.train.batch_size * task.tokens_in("train")
+    tokens = int(cell.train.steps * rows * task.tokens_in("train"))
+    if cell.agent is not None:
+        disk += cell.train.steps * (prod(task.shape) + LIVED)
     return Cost(found["train"], tokens, step, seconds, disk, memory)
 
 
@@ -109,6 +114,8 @@ def run_steps(cell: Cell) -> tuple[float, int]:
     from hqlt_lab.train.score import total_loss
 
     task = build("task", cell.task)
+    if task.is_world:
+        return run_turns(cell)
     config = ModelConfig(**cell.model, vocabulary=task.vocabulary)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     before = peak(device)
@@ -129,6 +136,27 @@ def run_steps(cell: Cell) -> tuple[float, int]:
 
     seconds = [timed(step) for _ in range(3)]
     return min(seconds[1:]), peak(device) - before
+
+
+def run_turns(cell: Cell) -> tuple[float, int]:
+    """The same in a world: acting in one episode or as many as are lived at once, and the updates it is worth."""
+    from dataclasses import replace
+    from pathlib import Path
+    from tempfile import TemporaryDirectory
+
+    from hqlt_lab.train.life import Life
+
+    assert cell.agent is not None
+    with TemporaryDirectory() as folder:
+        at_once = cell.agent.episodes_at_once
+        soon = replace(cell, agent=replace(cell.agent, warmup_episodes=at_once))
+        life = Life(soon, build("task", cell.task), Path(folder))
+        device = life.agent.device.type
+        before = peak(device)
+        life.live()  # at random, and the memory is not asked
+        lived, learned = timed(life.live), min([timed(life.learn) for _ in range(3)][1:])
+        step = lived * 2 / life.counts.steps + cell.agent.updates_per_step * learned
+        return step, peak(device) - before
 
 
 def peak(device: str) -> int:

@@ -20,13 +20,15 @@ from hqlt_lab.tasks._base import Split
 from hqlt_lab.train.evaluations import Evaluations, name_of, read_evaluations, write_evaluation
 from hqlt_lab.train.fit import build_model
 from hqlt_lab.train.learner import Learner
-from hqlt_lab.train.load import cell_in, weights_in
+from hqlt_lab.train.life import in_precision
+from hqlt_lab.train.load import cell_in, load_cell, weights_in
 from hqlt_lab.train.outcome import read_outcome
 from hqlt_lab.train.probe_file import ProbeTable, numbers
 from hqlt_lab.train.probing import look_at
 from hqlt_lab.train.progress import Progress
 from hqlt_lab.train.trainer import quiet, trainer_for
 from hqlt_lab.train.watch import measure
+from hqlt_lab.train.world_score import score_world
 
 
 class Examination:
@@ -46,13 +48,25 @@ class Examination:
         known: Evaluations = {} if again else read_evaluations(self.folder)
         name = name_of(split, memory)
         if name not in known:
-            trainer, learner = self.brought_back()
-            with quiet(), lesion(learner.model, memory) if memory else nullcontext():
-                found = measure(trainer, learner, split).metrics
+            found = self.in_its_world(split, memory) if self.cell.agent else self.on_examples(split, memory)
             known[name] = {f"{split}/{metric}": value for metric, value in found.items()}
             write_evaluation(self.folder, split, memory, known[name])
             self.asked = True
         return known[name]
+
+    def on_examples(self, split: Split, memory: str | None) -> dict[str, float]:
+        """What the model scores."""
+        trainer, learner = self.brought_back()
+        with quiet(), lesion(learner.model, memory) if memory else nullcontext():
+            return measure(trainer, learner, split).metrics
+
+    def in_its_world(self, split: Split, memory: str | None) -> dict[str, float]:
+        """What the agent scores."""
+        if split not in (world := build("task", self.cell.task)).splits:
+            raise TrainingError(f"{self.folder}: task {self.cell.task['name']!r} is a world, and has no {split} set.")
+        agent = in_precision(load_cell(self.folder).model, self.cell.trainer)
+        with quiet(), lesion(agent.memory, memory) if memory else nullcontext():
+            return score_world(agent, world, split, self.cell.train.eval_batch_size).metrics
 
     def check(self, memory: str) -> None:
         """A sentence unless that memory can be lesioned."""
@@ -60,6 +74,8 @@ class Examination:
 
     def probe(self, split: Split) -> ProbeTable:
         """A look into its memories."""
+        if self.cell.agent:
+            raise TrainingError(f"{self.folder}: probes look at examples, and {self.cell.task['name']!r} is a world.")
         trainer, learner = self.brought_back()
         assert self.outcome is not None
         with quiet(), trainer.precision_plugin.val_step_context():

@@ -24,6 +24,7 @@ from hqlt_lab.train.checkpoints import BEST, read, start_from, tidy
 from hqlt_lab.train.claim import claim, held
 from hqlt_lab.train.guard import Diverged, keep_batch
 from hqlt_lab.train.heap import keep_freed_memory
+from hqlt_lab.train.in_a_world import live_out
 from hqlt_lab.train.learner import Learner
 from hqlt_lab.train.outcome import Outcome, Status, read_outcome
 from hqlt_lab.train.progress import Metrics, Record
@@ -56,6 +57,8 @@ def train(cell: Cell, folder: Path, record: Record) -> Outcome:
     keep_freed_memory()
     task = build("task", cell.task)
     task.check_ready()
+    if task.is_world:
+        return live_out(cell, task, folder, record)
     check_shares(cell, task)
     start = start_from(folder, cell)
     learner = Learner(build_model(cell, task), task, cell, start.progress)

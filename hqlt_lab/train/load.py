@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from hqlt_lab.agent.networks import Agent
 from hqlt_lab.errors import TrainingError
 from hqlt_lab.experiment.cell import Cell, cell_from
 from hqlt_lab.model.sequence_model import SequenceModel
@@ -16,12 +17,13 @@ from hqlt_lab.tasks.language import Language
 from hqlt_lab.train.checkpoints import BEST, DAMAGED, LAST, read
 from hqlt_lab.train.claim import FILE
 from hqlt_lab.train.fit import build_model
+from hqlt_lab.train.life import build_agent
 
 
 class Loaded(NamedTuple):
     """What a cell became."""
 
-    model: SequenceModel  # with the trained weights, ready to be used
+    model: SequenceModel | Agent  # with the trained weights, ready to be used; an agent where the task is a world
     task: Task
 
 
@@ -53,7 +55,7 @@ def load_language(folder: Path) -> Speaker:
 def restored(folder: Path, cell: Cell) -> Loaded:
     """The model of this cell with the folder's weights."""
     task = build("task", cell.task)
-    model = build_model(cell, task)
+    model = build_agent(cell, task) if task.is_world else build_model(cell, task)
     model.load_state_dict(weights_in(folder, cell))
     return Loaded(model.eval(), task)
 

@@ -16,7 +16,7 @@ class Outcome:
     """The end of a run.  Diverged is an end too: the same cell would diverge again, so it is not tried again."""
 
     status: Status
-    step: int  # optimiser steps taken; fewer than asked for where `stop_at` was reached
+    step: int  # optimiser steps taken, or steps in a world; fewer than asked for where `stop_at` was reached
     metrics: dict[str, float]  # of the weights that were tested: valid/..., test/..., and the last train/loss
     seconds: float  # in all, over every attempt
     tokens_per_second: float  # while learning, padding included

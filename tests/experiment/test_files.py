@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -28,9 +29,13 @@ def test_a_shipped_file_loads_plans_and_rebuilds_the_same_model_and_data(file):
     for one in planned[:: len(experiment.seeds)]:
         stored = cell_from(json.loads(json.dumps(one.cell.as_dict())))
         assert stored == one.cell
-        if one.cell.task["name"] != "language":  # whose text has to be prepared first
-            data, again = (build("task", cell.task).examples("train", cell.seed, 0, 4) for cell in (one.cell, stored))
-            assert all(torch.equal(a, b) for a, b in zip(data, again, strict=True))
+        task, again = (build("task", cell.task) for cell in (one.cell, stored))
+        if task.is_world:
+            views = (world.begin("train", one.cell.seed, 0, 4).observe() for world in (task, again))
+            assert np.array_equal(*views)
+        elif one.cell.task["name"] != "language":  # whose text has to be prepared first
+            data = (some.examples("train", one.cell.seed, 0, 4) for some in (task, again))
+            assert all(torch.equal(a, b) for a, b in zip(*data, strict=True))
         model, rebuilt = (on_meta(cell, build("task", cell.task).vocabulary) for cell in (one.cell, stored))
         assert repr(model) == repr(rebuilt) and model.config == rebuilt.config
 
@@ -38,6 +43,7 @@ def test_a_shipped_file_loads_plans_and_rebuilds_the_same_model_and_data(file):
 def test_every_axis_has_a_small_experiment():
     names = {file.stem for file in FILES}
     assert {"first_run", "rules", "timings", "mixers", "positions", "windows", "recall"} <= names
+    assert {"t_maze", "visual_match"} <= names
 
 
 def test_reading_a_file_does_not_load_the_compiler_of_torch():

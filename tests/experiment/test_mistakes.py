@@ -170,6 +170,31 @@ MISTAKES = {
         "published.snc: no arm is called 'snc'. Did you mean 'sync'? Arms: sync.",
     ),
     "quoted row without a metric": ({"quoted": "quoted: {Mamba: 100}"}, "quoted.Mamba: {metric: {best: 100.0,"),
+    "agent without a world": (
+        {"agent": "agent: {entropy: 0.1}"},
+        "agent: task 'parity' has examples, and agents act in worlds alone. Leave it out.",
+    ),
+    "unknown agent setting": (
+        {"task": "task: t_maze", "agent": "agent: {gamma: 0.9}"},
+        "agent.gamma: there is no such setting. Settings: discount,",
+    ),
+    "impossible agent settings": (
+        {"task": "task: t_maze", "agent": "agent: {discount: 2, target_rate: 0}"},
+        "agent.discount: a number from 0 to 1 is needed, got 2.\nagent.target_rate: more than 0 is needed, got 0.",
+    ),
+    "an agent on several devices": (
+        {"task": "task: t_maze", "trainer": "trainer: {devices: 2}"},
+        "trainer.devices: task 't_maze' is a world: an agent acts and learns in one process. Use 1.",
+    ),
+    "an agent that is probed": (
+        {"task": "task: t_maze", "train": "train: {probe_every: 10}"},
+        "train.probe_every: task 't_maze' is a world: probes look at examples, and there are none. Use 0.",
+    ),
+    "accuracy in a world": (
+        {"task": "task: t_maze", "measure": "measure: {select: valid/accuracy}"},
+        "measure.select: there is no metric 'valid/accuracy'.",
+    ),
+    "dropping everything": ({"model": "model: {dropout: 1}"}, "model.dropout: a share from 0 to less than 1 is needed"),
     "interpolation to nowhere": (
         {"train": "train: {steps: '${model.length}'}"},
         "Interpolation key 'model.length' not found",

@@ -38,6 +38,12 @@ def test_the_python_of_the_page_on_probes_says_what_it_prints():
     assert f"# {told.stdout.strip()}:" in script
 
 
+def test_the_python_of_the_page_on_agents_says_what_it_prints():
+    (script,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/rl.md").read_text(), re.DOTALL)
+    told = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=True)
+    assert f"# {told.stdout.strip()}:" in script
+
+
 def test_composing_a_model_takes_five_lines_and_a_new_rule_less_than_sixty():
     compose, rule, _ = blocks("python")
     assert len([line for line in compose.splitlines() if line]) <= 5
@@ -69,12 +75,23 @@ def small_world(tmp_path_factory):
         r"eval_size: \d+": "eval_size: 8",
         "40, 256": "40, 48",
     }
+    shrink(file, shrunk)
+    maze = {
+        r"steps: \d+, batch_size: \d+": "steps: 40, batch_size: 2",
+        r"length: \d+": "length: 3",
+        r"warmup_episodes: \d+": "warmup_episodes: 2",
+        "seeds: 3": "seeds: 1",
+    }
+    shrink(folder / "experiments/small/t_maze.yaml", maze)
+    return folder
+
+
+def shrink(file, shrunk):
     text = file.read_text()
     for found, instead in shrunk.items():
         text, count = re.subn(found, instead, text)
         assert count == 1, f"{found} is not in {file} any more"
     file.write_text(text)
-    return folder
 
 
 def typed(line, folder):
@@ -99,7 +116,7 @@ def hear_ctrl_c():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-PAGES = ["README.md", *(f"docs/{page}.md" for page in ("experiments", "studies", "probes", "reports"))]
+PAGES = ["README.md", *(f"docs/{page}.md" for page in ("experiments", "studies", "probes", "reports", "rl"))]
 
 
 def test_the_page_on_data_does_what_it_says(tmp_path):

@@ -196,3 +196,15 @@ def test_linear_attention_without_normaliser_goes_with_any_features():
 def test_every_composition_has_only_tensors_in_its_state():
     _, state = build_model(**SMALL, update_rule="gated_delta", timing="delayed_chunk", short_conv=4)(WORDS)
     assert all(isinstance(leaf, torch.Tensor) and len(leaf) == 3 for leaf in tensors(state))
+
+
+def test_dropout_is_for_training_and_drops_inputs_and_what_sub_layers_add():
+    x = torch.randn(2, 7, 16)
+    plain, dropping = (lab.build_model(width=16, heads=2, mlp_width=16, dropout=rate) for rate in (0.0, 0.5))
+    assert torch.equal(plain(x)[0], dropping.eval()(x)[0])
+    assert not torch.equal(dropping.train()(x)[0], dropping(x)[0])
+    seen = []
+    for drop in (dropping.drop, *(block.drop for block in dropping.blocks)):
+        drop.register_forward_hook(lambda module, given, answer: seen.append((answer == 0).float().mean()))
+    dropping(x)
+    assert len(seen) == 1 + 2 * 2 and all(0.3 < share < 0.7 for share in seen)

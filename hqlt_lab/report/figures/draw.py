@@ -8,6 +8,7 @@ from hqlt_lab.report.figures.by_length import by_length
 from hqlt_lab.report.figures.cost_quality import cost_quality
 from hqlt_lab.report.figures.forest import forest
 from hqlt_lab.report.figures.heat_map import heat_map
+from hqlt_lab.report.figures.in_the_world import in_the_world
 from hqlt_lab.report.figures.learning_curves import learning_curves
 from hqlt_lab.report.figures.long_context import long_context
 from hqlt_lab.report.figures.material import Material
@@ -18,6 +19,7 @@ from hqlt_lab.report.rows import Row
 
 FIGURES: tuple[Callable[[Material], Picture | None], ...] = (
     forest,
+    in_the_world,
     learning_curves,
     by_length,
     long_context,

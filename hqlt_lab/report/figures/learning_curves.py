@@ -39,7 +39,7 @@ def learning_curves(material: Material) -> Picture | None:
     figure, panels = sheet(0.6 + 2.0 * len(metrics) + 0.2 * len(found[metrics[0]]) / 2, rows=len(metrics), sharex=True)
     for panel, metric in zip(panels, metrics, strict=True):
         draw(panel, metric, found[metric], material)
-    panels[-1].set_xlabel("optimiser steps")
+    panels[-1].set_xlabel(material.steps)
     legend(figure, max(zip(panels, metrics, strict=True), key=lambda pair: len(found[pair[1]]))[0])
     caption = (
         f"Each line is the median over seeds ({seeds_told(material.drawn)} per arm), at the chosen hyper-parameters; "
@@ -63,6 +63,14 @@ def band(curves: Sequence[Mapping[int, float]]) -> Band:
     """Median, lowest and highest at steps that one of them has."""
     import numpy as np
 
+    steps, values = aligned(curves)
+    return Band(steps, np.nanmin(values, 0), np.nanmedian(values, 0), np.nanmax(values, 0))
+
+
+def aligned(curves: Sequence[Mapping[int, float]]) -> tuple[Any, Any]:
+    """Steps that one of them has, and the values of all there, [curves, steps]; where one has ended, no number."""
+    import numpy as np
+
     steps = np.array(sorted({step for curve in curves for step in curve}))
     steps = steps[np.unique(np.linspace(0, len(steps) - 1, min(len(steps), MOST_POINTS)).round().astype(int))]
     values = np.array(
@@ -72,8 +80,7 @@ def band(curves: Sequence[Mapping[int, float]]) -> Band:
         ]
     )  # [seeds, steps]
     known = ~np.isnan(values).all(0)
-    steps, values = steps[known], values[:, known]
-    return Band(steps, np.nanmin(values, 0), np.nanmedian(values, 0), np.nanmax(values, 0))
+    return steps[known], values[:, known]
 
 
 def draw(panel: "Axes", metric: str, found: Mapping[str, Band], material: Material) -> None:

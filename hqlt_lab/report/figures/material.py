@@ -77,6 +77,17 @@ class Material:
             made[row.title] = Look(COLOURS[place], marker, DASHES[turn % len(DASHES)])
         return made
 
+    @cached_property
+    def in_a_world(self) -> bool:
+        """Whether agents learned, in steps of the world."""
+        arm = self.experiment.arms[0]
+        return bool(self.finished) and self.experiment.cell(arm, self.finished[0].point or {}, 0).agent is not None
+
+    @property
+    def steps(self) -> str:
+        """What is counted along the curves."""
+        return "steps in the world" if self.in_a_world else "optimiser steps"
+
     def look(self, row: Row) -> Look:
         return self.looks.get(row.title, Look())
 
