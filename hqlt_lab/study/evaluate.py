@@ -89,6 +89,10 @@ def curves_of(asked: "Examination", times: int, again: bool) -> list[Curve]:
     from hqlt_lab.evaluation.long_context import Stretch
     from hqlt_lab.train.trainer import quiet
 
+    if asked.cell.agent:
+        raise TrainingError(
+            f"{asked.folder}: {asked.cell.task['name']!r} is a world, in which nothing can be made longer."
+        )
     known = curves_in(asked.folder)
     if known and not again and all(curve.times == times for curve in known):
         return known

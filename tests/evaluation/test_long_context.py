@@ -12,12 +12,13 @@ from hqlt_lab.evaluation.long_context import Stretch
 from hqlt_lab.evaluation.needle import MOST_PAIRS, Haystack, Row, answered, found_needles
 from hqlt_lab.evaluation.token_cost import bytes_of, noise, read, token_cost
 from hqlt_lab.model.sequence_model import build_model
-from hqlt_lab.registry import available, build
+from hqlt_lab.registry import available, build, find
+from hqlt_lab.tasks._generated import Generated
 from hqlt_lab.train.long_context_file import Curve, curves_in, write_curves
 from hqlt_lab.train.score import score
 from tests.tasks.texts import prepared
 
-GENERATED = [name for name in available("task") if name != "language"]
+GENERATED = [name for name in available("task") if issubclass(find("task", name), Generated)]
 SMALL = {"width": 16, "heads": 2, "layers": 1, "mlp_width": 16}
 
 
