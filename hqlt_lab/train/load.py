@@ -48,7 +48,7 @@ def load_language(folder: Path) -> Speaker:
             "A cell whose task is 'language' is needed."
         )
     found = restored(folder, replace(cell, train=replace(cell.train, compile=False, recompute=False)))
-    assert isinstance(found.task, Language)
+    assert isinstance(found.task, Language) and isinstance(found.model, SequenceModel)
     return Speaker(found.model, found.task)
 
 
