@@ -1,7 +1,11 @@
 """Writing that a crash cannot tear: a file is the old one or the new one, never half of it."""
 
+import json
 import os
 from pathlib import Path
+from typing import Any
+
+from hqlt_lab.errors import StoreError
 
 
 def write(path: Path, content: str | bytes) -> None:
@@ -9,6 +13,14 @@ def write(path: Path, content: str | bytes) -> None:
     written = path.with_name(f"{path.name}.{os.getpid()}.writing")
     written.write_bytes(content.encode() if isinstance(content, str) else content)
     put(written, path)
+
+
+def read_json(path: Path) -> Any:
+    """What a file of ours says, or a sentence on what is wrong with it."""
+    try:
+        return json.loads(path.read_text())
+    except ValueError as error:
+        raise StoreError(f"{path}: it is damaged ({error}). Remove it, and what it told is found out again.") from error
 
 
 def put(written: Path, path: Path) -> None:

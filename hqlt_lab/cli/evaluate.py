@@ -1,7 +1,7 @@
 """The verb about trained models: what they score, whole and with one memory silent, and what the memories do."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -18,6 +18,7 @@ from hqlt_lab.cli.experiments import OnlyOption, RunsOption, SetOption
 from hqlt_lab.cli.harness import evaluate_tasks
 from hqlt_lab.cli.reports import whole
 from hqlt_lab.cli.studies import TrackingOption
+from hqlt_lab.errors import ConfigError
 
 if TYPE_CHECKING:
     from hqlt_lab.study.evaluate import Evaluated
@@ -73,6 +74,11 @@ def evaluate(
     """Score trained models again, whole and without one memory; or ask language models the tasks of lm-eval."""
     from hqlt_lab import api
 
+    check_together(
+        tasks is not None,
+        {"--probe": probe, "--long": long is not None, "--split": split != "test"},
+        {"--length": length, "--batch-size": batch_size, "--limit": limit, "--local": local, "--into": into},
+    )
     if tasks is not None:
         where = {"change": change or (), "only": only or (), "runs": runs, "tracking": tracking}
         what = {"length": length, "limit": limit, "local": local, "batch_size": batch_size, "lesion": lesion}
@@ -108,6 +114,14 @@ def evaluate(
         whole(beyond(curves))
     if found.untracked:
         console.print(f"[yellow]{escape(found.untracked)}[/yellow]", soft_wrap=True)
+
+
+def check_together(with_tasks: bool, scoring: Mapping[str, object], asking: Mapping[str, object]) -> None:
+    """Options of the one way of asking mean nothing in the other."""
+    strange = [name for name, given in (scoring if with_tasks else asking).items() if given not in (None, False)]
+    if strange:
+        why = "is not for --tasks: ask in two commands" if with_tasks else "is for --tasks, which is not given"
+        raise ConfigError(f"{strange[0]}: it {why}.")
 
 
 @contextmanager

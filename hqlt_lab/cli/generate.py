@@ -77,7 +77,11 @@ def prompts_of(typed: list[str] | None, file: Path | None) -> list[str]:
     if file:
         if not file.is_file():
             raise ConfigError(f"prompts: there is no file {file}.")
-        return [line_of(line) for line in file.read_text().splitlines()]
+        try:
+            text = file.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"prompts: {file} is not UTF-8 ({error.reason} at byte {error.start}).") from error
+        return [line_of(line) for line in text.removesuffix("\n").split("\n")]
     if sys.stdin.isatty():
         raise ConfigError(
             'There is no prompt. Give --prompt "..." (it may be empty), --prompts FILE, or a text by pipe.'

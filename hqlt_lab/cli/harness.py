@@ -15,6 +15,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from hqlt_lab.cli.reports import whole
+from hqlt_lab.errors import ConfigError
 
 if TYPE_CHECKING:
     from hqlt_lab.api.harness import TaskEvaluation
@@ -27,6 +28,8 @@ def evaluate_tasks(target: str, tasks: str, into: Path | None, as_json: bool, **
     """Ask, keep, print; what could not be asked makes the command fail, after everything else."""
     from hqlt_lab import api
 
+    if into is not None and not into.parent.is_dir():
+        raise ConfigError(f"--into: there is no folder {into.parent}.")
     names = [name.strip() for name in tasks.split(",") if name.strip()]
     with told() as tell:
         found = api.evaluate_tasks(target, names, told=tell, **options)

@@ -66,5 +66,5 @@ def show(report: "Report") -> None:
 
 def whole(table: Table) -> None:
     """Print a table as wide as it is: a terminal may break its lines, but nothing is cut off."""
-    size = console.measure(table, options=console.options.update(width=400))
+    size = console.measure(table, options=console.options.update(width=10_000))
     Console(width=max(console.width, size.minimum) if console.is_terminal else max(120, size.maximum)).print(table)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hqlt_lab.data.index import read_index
-from hqlt_lab.errors import StoreError
+from hqlt_lab.errors import StoreError, listed
 from hqlt_lab.files import write
 
 
@@ -16,12 +16,26 @@ def begin(folder: Path, source: dict[str, Any], options: dict[str, Any]) -> None
     before = asked_before(folder, note)
     if before == asked:
         return
+    if source.get("kind") == "files" and folder.resolve().is_relative_to(source["path"]):
+        raise StoreError(f"{folder}: it lies inside its own source, {source['path']}. Choose another folder.")
+    if before is None and (strange := strangers(folder)):
+        raise StoreError(
+            f"{folder}: there is something that is no prepared data ({listed(strange)}). "
+            "Choose a folder that is new or empty."
+        )
     if before and ((folder / "index.json").exists() or any((folder / "work").glob("*.piece"))):
         raise StoreError(f"{folder}: it holds other data. {differences(before, asked)} Choose another folder.")
     for leftover in (folder / "work", folder / "tokenizer"):
         shutil.rmtree(leftover, ignore_errors=True)
     note.parent.mkdir(parents=True)
     write(note, json.dumps(asked))
+
+
+def strangers(folder: Path) -> list[str]:
+    """What stands in a folder that was not begun by us; before its note a request leaves a lock and an empty folder."""
+    work = folder / "work"
+    begun = {"prepare.lock"} | ({"work"} if work.is_dir() and not any(work.iterdir()) else set())
+    return sorted(found.name for found in folder.iterdir() if found.name not in begun)[:5]
 
 
 def asked_before(folder: Path, note: Path) -> dict[str, Any] | None:

@@ -80,7 +80,8 @@ def all_pieces(folder: Path, request: Request, source: Source, workers: int, wat
         tallies.append(tally)
         watch("making tokens", tally)
     if not total(tallies, "train").documents:
-        shutil.rmtree(work)
+        for begun in (folder / "tokenizer", work):  # the folder is free for another source
+            shutil.rmtree(begun, ignore_errors=True)
         raise ConfigError(f"{request.source}: no document is left to train on. {told_of(tallies)}")
     write(note, json.dumps(tallies))
     return tallies

@@ -1,6 +1,7 @@
 """What data to make.  The same request makes the same bytes, however often it was interrupted."""
 
 from dataclasses import asdict, dataclass
+from math import isnan
 from typing import Any
 
 from hqlt_lab.errors import ConfigError
@@ -39,7 +40,8 @@ class Request:
 
     def _mistakes(self) -> list[str]:
         shares = {"valid": self.valid, "test": self.test}
-        wrong = [f"{name}: a share from 0 to 1 is needed, got {share}." for name, share in shares.items() if share < 0]
+        strange = {name: share for name, share in shares.items() if isnan(share) or share < 0}
+        wrong = [f"{name}: a share from 0 to 1 is needed, got {share}." for name, share in strange.items()]
         if sum(shares.values()) >= 1:
             wrong.append(f"valid and test: {self.valid} and {self.test} leave nothing to train on.")
         counts = {"limit_documents": self.limit_documents, "shard_tokens": self.shard_tokens}

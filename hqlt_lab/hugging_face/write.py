@@ -14,7 +14,7 @@ from hqlt_lab.data.encoders._base import needed
 from hqlt_lab.errors import StoreError
 from hqlt_lab.experiment.plan import key_of
 from hqlt_lab.files import flush
-from hqlt_lab.hugging_face.folder import ENCODER, is_export
+from hqlt_lab.hugging_face.folder import CONFIG, ENCODER, WEIGHTS, is_export
 from hqlt_lab.hugging_face.tokenizer import write_tokenizer
 from hqlt_lab.model.sequence_model import SequenceModel
 from hqlt_lab.train.load import cell_in, load_language
@@ -74,6 +74,8 @@ def write_model(model: SequenceModel, config: Any, folder: Path) -> None:
     theirs.save_pretrained(folder, max_shard_size="1000TB")  # one file, however large
     if shown:
         logging.enable_progress_bar()
+    # safetensors writes for its owner alone, and a folder is there to be handed on
+    (folder / WEIGHTS).chmod((folder / CONFIG).stat().st_mode)
 
 
 def check_place(folder: Path) -> None:

@@ -102,7 +102,7 @@ def who_does_best(ranked: Sequence[Row], measure: MeasureConfig) -> str:
     rest = [f"{title} {values[title]}" for title in titles[len(top) :]]
     told = f"{reported(measure)[0]} {first} ({seeds_of(ranked, measure)})"
     if not rest:
-        return f"{joined(top, MANY)} {'reaches' if len(top) == 1 else 'do equally well:'} {told}"
+        return f"{joined(top, MANY)} {'reaches' if len(top) == 1 else 'end alike:'} {told}"
     lead = f"{joined(top, MANY)} {'does' if len(top) == 1 else 'do'} best: {told}"
     if len(titles) <= MANY:
         return f"{lead}; {', '.join(rest)}"

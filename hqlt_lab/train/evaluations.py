@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from hqlt_lab.files import write
+from hqlt_lab.files import read_json, write
 
 FILE = "evaluations.json"
 Evaluations = dict[str, dict[str, float]]
@@ -33,7 +33,7 @@ def name_of(split: str, lesion: str | None) -> str:
 def evaluations_in(folder: Path) -> list[Evaluation]:
     """All that were made of the cell in this folder."""
     file = folder / FILE
-    return [Evaluation(**told) for told in json.loads(file.read_text())] if file.exists() else []
+    return [Evaluation(**told) for told in read_json(file)] if file.exists() else []
 
 
 def read_evaluations(folder: Path) -> Evaluations:

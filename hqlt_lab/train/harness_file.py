@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean
 
 from hqlt_lab.experiment.evaluation import SETS, average
-from hqlt_lab.files import write
+from hqlt_lab.files import read_json, write
 
 FILE = "harness.json"
 SAMPLES = "samples"
@@ -67,7 +67,7 @@ class Answer:
 def answers_in(folder: Path) -> list[Answer]:
     """All that were given by the cell in this folder."""
     file = folder / FILE
-    told = json.loads(file.read_text()) if file.exists() else []
+    told = read_json(file) if file.exists() else []
     return [Answer(**(one | {"protocol": Protocol(**one["protocol"])})) for one in told]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from hqlt_lab.files import write
+from hqlt_lab.files import read_json, write
 
 FILE = "long_context.json"
 
@@ -36,7 +36,7 @@ def curves_in(folder: Path) -> list[Curve]:
     file = folder / FILE
     if not file.exists():
         return []
-    told = json.loads(file.read_text())
+    told = read_json(file)
     return [Curve(**{**one, "points": [(x, y) for x, y in one["points"]]}) for one in told]
 
 

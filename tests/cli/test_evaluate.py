@@ -133,3 +133,20 @@ def test_beyond_what_was_trained_is_asked_once_and_kept_with_the_cell_and_in_mlf
     assert typed("work.yaml", "--only", "arm=vector", "--long", "4") == told and curves_in(folder) == [*curves.values()]
     typed("work.yaml", "--only", "arm=vector", "--long", "2")
     assert [x for x, _ in curves_in(folder)[0].points] == [8, 16]
+
+
+def test_options_of_the_other_way_of_asking_are_refused(place):
+    with pytest.raises(ConfigError, match="--long: it is not for --tasks"):
+        typed("work.yaml", "--long", "2", "--tasks", "piqa")
+    with pytest.raises(ConfigError, match="--limit: it is for --tasks, which is not given"):
+        typed("work.yaml", "--limit", "2")
+    with pytest.raises(ConfigError, match="--into: there is no folder nowhere"):
+        typed("work.yaml", "--tasks", "piqa", "--into", "nowhere/answers.json")
+
+
+def test_a_file_of_evaluations_that_is_damaged_is_named(place):
+    folder = cells("alone")[0]
+    (folder / FILE).write_text("{")
+    with pytest.raises(StoreError, match=r"evaluations.json: it is damaged .* Remove it"):
+        lab.evaluate(folder)
+    (folder / FILE).unlink()

@@ -179,3 +179,29 @@ def test_a_document_stays_in_its_split_when_others_come_or_go(folder, stories, t
 def documents(folder, split):
     parts = [file.read_bytes() for file in sorted(folder.glob(f"{split}-*.tokens"))]
     return set(b"".join(parts)[2:].split(b"\x00\x01"))
+
+
+def test_a_folder_with_something_else_in_it_is_left_alone(stories, tmp_path):
+    for name in ("work", "tokenizer"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "thesis.txt").write_text("mine")
+    with pytest.raises(StoreError, match=r"no prepared data \(tokenizer.* work\)"):
+        prepare(Request(source=str(stories)), tmp_path, workers=1)
+    assert (tmp_path / "work/thesis.txt").read_text() == (tmp_path / "tokenizer/thesis.txt").read_text() == "mine"
+
+
+def test_a_kill_before_the_first_note_is_no_obstacle(stories, tmp_path):
+    (tmp_path / "work").mkdir()
+    (tmp_path / "prepare.lock").touch()
+    assert prepare(Request(source=str(stories)), tmp_path, workers=1).splits["train"].documents
+
+
+def test_data_are_not_prepared_inside_their_source(tmp_path):
+    (tmp_path / "one.txt").write_text("text")
+    with pytest.raises(StoreError, match="inside its own source"):
+        prepare(Request(source=str(tmp_path)), tmp_path / "tokens", workers=1)
+
+
+def test_a_share_that_is_no_number_is_refused():
+    with pytest.raises(ConfigError, match="valid: a share from 0 to 1 is needed, got nan"):
+        Request(source="python", valid=float("nan"))

@@ -64,7 +64,7 @@ def test_arms_with_the_same_number_share_the_place(said, cell):
 
 def test_all_arms_may_be_equal(said, cell):
     sentence = said(seeds(cell, delta=[5.0], linear=[5.0], retention=[5.0]), "seeds: 1\n")
-    assert sentence == f"Within 300 steps, delta, linear and retention do equally well: {TEST} 5.0 (1 seed)."
+    assert sentence == f"Within 300 steps, delta, linear and retention end alike: {TEST} 5.0 (1 seed)."
 
 
 def test_nothing_is_finished_yet(said, cell):
