@@ -1,5 +1,6 @@
 """What the README says is what happens."""
 
+import json
 import re
 import shlex
 import shutil
@@ -143,19 +144,34 @@ def test_every_command_of_the_docs_works(page, small_world):
 def test_the_page_on_language_models_does_what_it_says(tmp_path):
     shutil.copytree(ROOT / "experiments", tmp_path / "experiments")
     file = tmp_path / "experiments/small/language.yaml"
-    shrunk = (("steps: 300, batch_size: 16", "steps: 2, batch_size: 2"), ("eval_size: 128", "eval_size: 2"))
+    shrunk = (("steps: 240, batch_size: 16", "steps: 2, batch_size: 2"), ("eval_size: 128", "eval_size: 2"))
     for found, instead in shrunk:
         assert found in file.read_text()
         file.write_text(file.read_text().replace(found, instead))
-    page, key = (ROOT / "docs/language.md").read_text(), "KEY"
-    for line in commands(page):
-        limited = f"{line} --limit-documents 200" if line.startswith("hqlt data prepare") else line
-        assert typed(limited.replace("KEY", key), tmp_path), line
-        key = next((cell.parent.name for cell in tmp_path.glob("runs/single/*/*/cell.json")), key)
+    page = (ROOT / "docs/language.md").read_text()
+    key = follow(page, tmp_path)
     for script in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
         words = [sys.executable, "-W", "error", "-c", script.replace("KEY", key)]
         told = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
         assert f"# {told.stdout.strip()}\n" in script
+
+
+def follow(page, folder):
+    """Type a page's commands; KEY is the cell that the first of them trains, and is returned."""
+    key = "KEY"
+    for line in commands(page):
+        limited = f"{line} --limit-documents 200" if line.startswith("hqlt data prepare") else line
+        assert typed(limited.replace("KEY", key), folder), line
+        key = next((cell.parent.name for cell in folder.glob("runs/single/*/*/cell.json")), key)
+    return key
+
+
+@pytest.mark.slow
+def test_the_page_beyond_training_does_what_it_says(tmp_path):
+    shutil.copytree(ROOT / "experiments", tmp_path / "experiments")
+    key = follow((ROOT / "docs/long_context.md").read_text(), tmp_path)
+    (kept,) = tmp_path.glob(f"runs/single/recall/{key}/long_context.json")
+    assert {curve["along"] for curve in json.loads(kept.read_text())} == {"pairs", "gap", "context"}
 
 
 @pytest.mark.slow
