@@ -254,4 +254,5 @@ def test_curves_beyond_training_have_a_panel_each_with_the_median_over_seeds(ask
     assert [list(line.get_xdata()) for line in losses.lines if line.get_linestyle() == ":"] == [[64, 64]]
     assert losses.get_ylabel() == "loss (nats per token)" and losses.get_yscale() == "linear"
     assert states.get_yscale() == "log" and len(states.lines) == 1
+    assert states.yaxis.get_major_formatter()(1000, 0) == "1 kB"  # no formula, which letters would not show
     assert drawn(long_context, asked("seeds: 1\n"), [cell("delta", 0, 5.0, folder=folder("none", [1.0]))]) is None

@@ -5,6 +5,7 @@ training went through.
 """
 
 import statistics
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from hqlt_lab.report.figures.material import Material, seeds_of
@@ -12,6 +13,7 @@ from hqlt_lab.report.figures.picture import Picture
 from hqlt_lab.report.figures.style import FAINT, cut, legend, sheet
 from hqlt_lab.report.rows import Row
 from hqlt_lab.train.long_context_file import Curve, curves_in
+from hqlt_lab.words import in_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,13 +23,14 @@ AXES = {
     "accuracy": "accuracy (%)",
     "needle": "needles found (%)",
     "milliseconds_per_token": "ms per token",
-    "state_bytes": "bytes of state",
+    "state_bytes": "state",
     "place": "place in the text (tokens)",
     "distance": "distance (tokens)",
     "gap": "blanks between pairs and questions",
     "context": "context (tokens)",
 }
-WIDE = 20  # a quantity that grows by more is drawn on a logarithmic axis
+COSTS: dict[str, Callable[[float], str]] = {"state_bytes": in_bytes, "milliseconds_per_token": "{:g}".format}
+WIDE = 20  # a cost that grows by more is drawn on a logarithmic axis
 Seeds = list[Curve]  # one curve of each seed
 
 
@@ -77,8 +80,13 @@ def finish(panel: "Axes", curves: Seeds) -> None:
     panel.set_xscale("symlog", base=2, linthresh=max(min((x for x in places if x), default=1), 1))
     panel.set_xticks(places, [str(place) for place in places])
     panel.minorticks_off()
-    if min(heights) > 0 and max(heights) > WIDE * min(heights):
-        panel.set_yscale("log")
+    if name in COSTS:
+        if max(heights) > WIDE * min(heights):
+            panel.set_yscale("log")
+            panel.yaxis.set_minor_formatter("")
+        panel.yaxis.set_major_formatter(lambda height, _: COSTS[name](height))
+    elif name in ("accuracy", "needle"):
+        panel.set_ylim(-3, 103)
     trained = {curve.trained for curve in curves if curve.trained is not None}
     if len(trained) == 1:
         panel.axvline(trained.pop(), color=FAINT, linestyle=":", linewidth=1.2)
