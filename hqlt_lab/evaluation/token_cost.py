@@ -41,8 +41,9 @@ def noise(model: SequenceModel, length: int) -> Tensor:
     return torch.randint(vocabulary, (1, length), generator=torch.Generator().manual_seed(0)).to(weight.device)
 
 
-def read(model: SequenceModel, tokens: Tensor, state: State | None = None) -> State:
+def read(model: SequenceModel, tokens: Tensor) -> State:
     """The state after a text [B, T], of which no logits are needed; in pieces, so that a long one takes no memory."""
+    state: State | None = None
     for piece in tokens.split(PIECE, 1):
         _, state = model(piece, state, labels=torch.full_like(piece, -1))
     assert state is not None
