@@ -1,6 +1,6 @@
 """A study of small language models, run with tasks of lm-eval after training."""
 
-import os
+from contextlib import chdir
 
 import pytest
 
@@ -25,13 +25,20 @@ published: {vector: {eval/piqa/acc: {best: 66.2}}}
 """
 
 
-@pytest.fixture(scope="package")
-def study(tmp_path_factory):
-    """What came of a run, in the folder that is the working folder now."""
-    folder, before = tmp_path_factory.mktemp("harness"), os.getcwd()
-    os.chdir(folder)
-    prepared(folder / "data", 200)
-    local(folder / "local")
-    (folder / "study.yaml").write_text(STUDY)
-    yield lab.run("study.yaml")
-    os.chdir(before)
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory):
+    """Where a study was run, and what came of it: once for all who ask."""
+    folder = tmp_path_factory.mktemp("harness")
+    with chdir(folder):
+        prepared(folder / "data", 200)
+        local(folder / "local")
+        (folder / "study.yaml").write_text(STUDY)
+        return folder, lab.run("study.yaml")
+
+
+@pytest.fixture(scope="module")
+def study(trained):
+    """What came of the run, in the folder that is the working folder now."""
+    folder, finished = trained
+    with chdir(folder):
+        yield finished

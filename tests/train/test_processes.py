@@ -3,7 +3,6 @@
 import json
 import multiprocessing
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -113,12 +112,11 @@ def test_the_processes_do_not_outlive_whoever_asked_for_them(tmp_path):
         "from pathlib import Path; from tests.train.conftest import tiny; from hqlt_lab.train.fit import fit;"
         f"fit(tiny(devices=2, steps=1_000_000), Path({str(tmp_path)!r}))"
     )
-    asking = subprocess.Popen([sys.executable, "-c", script])
-    wait_for((tmp_path / "last.ckpt").exists, 120)
-    family = psutil.Process(asking.pid).children(recursive=True)
+    with subprocess.Popen([sys.executable, "-c", script]) as asking:
+        wait_for(lambda: (tmp_path / "last.ckpt").exists() or asking.poll() is not None, 120)
+        family = psutil.Process(asking.pid).children(recursive=True)
+        asking.kill()
     assert len(family) == 2
-    os.kill(asking.pid, signal.SIGKILL)
-    asking.wait()
     wait_for(lambda: not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in family), 60)
 
 
