@@ -39,7 +39,7 @@ class ModularArithmetic(StateTask):
 
     def mistakes(self) -> list[str]:
         found = self.too_small({"modulus": 2})
-        if self.brackets and self.label == "every":
+        if self.brackets and self.label != "last":
             found.append("label: half an expression in brackets has no value. Use last, or brackets: false.")
         return found
 

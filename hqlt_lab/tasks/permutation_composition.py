@@ -20,14 +20,14 @@ import numpy as np
 
 from hqlt_lab.registry import register
 from hqlt_lab.tasks._counter import Draws, Ints
-from hqlt_lab.tasks._state import StateTask
+from hqlt_lab.tasks._state import Label, StateTask
 
 
 @register("task", "permutation_composition")
 @dataclass(frozen=True, kw_only=True)
 class PermutationComposition(StateTask):
-    label: Literal["last", "every"] = "every"
-    """Where an answer is due: at the last token, or at every one."""
+    label: Label = "every"
+    """Where an answer is due: at the last token; at every one; or so in training alone."""
     group: Literal["S3", "S4", "S5", "A5"] = "S3"
     """All permutations of that many things, or (A5) the even ones."""
 

@@ -64,6 +64,16 @@ def test_half_an_expression_in_brackets_has_no_answer():
         lab.build("task", {"name": "modular_arithmetic", "brackets": True, "label": "every"})
 
 
+def test_every_prefix_can_be_taught_while_the_last_answer_is_tested():
+    often, last, both = (
+        lab.build("task", {"name": "parity", "label": label}) for label in ("every", "last", "every_in_training")
+    )
+    for split, as_in in {"train": often, "short": last, "valid": last, "test": last}.items():
+        for got, expected in zip(both.examples(split, 3, 0, 50), as_in.examples(split, 3, 0, 50), strict=True):
+            assert got.equal(expected)
+    assert (often.examples("test", 0, 0, 50).labels >= 0).sum() > (last.examples("test", 0, 0, 50).labels >= 0).sum()
+
+
 @pytest.mark.parametrize("name", ["associative_recall", "selective_copying", "induction"])
 def test_a_task_that_asks_at_places_of_its_own_has_no_label_option(name):
     with pytest.raises(RegistryError, match="has no option 'label'"):
