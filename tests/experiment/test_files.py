@@ -42,8 +42,9 @@ def test_a_shipped_file_loads_plans_and_rebuilds_the_same_model_and_data(file):
 
 def test_every_axis_has_a_small_experiment():
     names = {file.stem for file in FILES}
-    assert {"first_run", "rules", "timings", "mixers", "positions", "windows", "recall"} <= names
-    assert {"t_maze", "visual_match"} <= names
+    parity = {"first_run", "rules", "rule_timing_mixer", "expressivity_parity", "complementarity_parity"}
+    recall = {"recall", "positions", "complementarity_recall"}
+    assert parity | recall | {"expressivity_modular_arithmetic", "language", "t_maze", "visual_match"} <= names
 
 
 def test_reading_a_file_does_not_load_the_compiler_of_torch():
