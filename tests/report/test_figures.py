@@ -239,6 +239,15 @@ def test_the_svg_is_the_same_each_time_and_its_letters_are_letters(asked, cell, 
     page = inline(svg)
     assert INK not in page and PAPER not in page and "currentColor" in page and page.startswith('<svg role="img"')
     ElementTree.fromstring(page)
+    assert words(page) == words(svg) and len(page) < 0.9 * len(svg)
+    moved = [abs(a - b) for a, b in zip(places(page), places(svg), strict=True)]
+    assert len(moved) > 100 and max(moved) <= 0.01
+
+
+def places(svg):
+    """Every coordinate of every line."""
+    drawn = (" ".join(line.get("d").split()) for line in ElementTree.fromstring(svg).iter(f"{SVG}path"))
+    return [float(number) for path in drawn for number in path.split() if number[-1].isdigit()]
 
 
 def test_curves_beyond_training_have_a_panel_each_with_the_median_over_seeds(asked, cell, folder):
