@@ -34,10 +34,10 @@ class Board(View):
         self.last_line = time.monotonic()
         self.asked = ""  # what lm-eval asks of which cell
 
-    def begin(self, waiting: dict[str, int], settled: int, total: int, workers: int) -> None:
-        """What there is to do: key -> steps of each cell that will be trained."""
-        self.pace, self.settled_before, self.total = Pace(dict(waiting), workers), settled, total
-        doing = f"{len(waiting)} to train, {workers} at a time" if waiting else "nothing is left to train"
+    def begin(self, waiting: dict[str, int], later: list[int], settled: int, total: int, workers: int) -> None:
+        """What there is to do: key -> steps of each cell that will be trained, and of those that have no key yet."""
+        self.pace, self.settled_before, self.total = Pace(dict(waiting), workers, list(later)), settled, total
+        doing = f"{len(waiting) + len(later)} to train, {workers} at a time" if waiting else "nothing is left to train"
         self.console.print(f"{settled} of {total} cells are settled; {doing}.")
         if self.console.is_terminal and waiting:
             self.live.start()

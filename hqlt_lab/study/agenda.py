@@ -106,6 +106,11 @@ class Agenda:
         found = [self.with_seeds(arm, point, self.experiment.final_seeds) for arm, point in best]
         return [place for same_seed in zip(*found, strict=True) for place in same_seed]
 
+    def later(self) -> list[Place]:
+        """The cells that searches will lead to, which have no key yet."""
+        arms = [arm for arm in self.experiment.arms if self.search and self.best(arm) is None]
+        return [Place(key="", arm=arm, seed=seed, point={}) for arm in arms for seed in self.experiment.final_seeds]
+
     def best(self, arm: Arm) -> Mapping[str, Any] | None:
         """The point that won an arm's search, once all of it is settled."""
         records = [self.record(place) for place in self.searching if place.arm == arm]

@@ -20,12 +20,14 @@ class Pace:
 
     waiting: dict[str, int]  # key -> steps, of cells that nobody trains yet
     workers: int
+    later: list[int] = field(default_factory=list)  # steps of cells that searches will lead to
     running: dict[str, Running] = field(default_factory=dict)
     taken: float = 0.0  # steps of cells that have ended
     spent: float = 0.0  # seconds of workers on them
 
     def begin(self, key: str, steps: int, now: float | None = None) -> None:
-        self.waiting.pop(key, None)
+        if self.waiting.pop(key, None) is None and self.later:
+            self.later.pop()
         self.running[key] = Running(steps, time.monotonic() if now is None else now)
 
     def advance(self, key: str, step: int) -> None:
@@ -47,5 +49,5 @@ class Pace:
         if taken <= 0:
             return None
         left = [one.steps - one.step for one in self.running.values()]
-        steps = max([(sum(self.waiting.values()) + sum(left)) / self.workers, *left])
+        steps = max([(sum(self.waiting.values()) + sum(self.later) + sum(left)) / self.workers, *left])
         return steps * spent / taken

@@ -122,7 +122,10 @@ def train(study: Prepared, limit: int | None, view: View, tracker: Tracker) -> b
     for card in cards(agenda):
         tracker.tell(card)
     steps = {place.key: agenda.example(place).train.steps for place in study.waiting}
-    view.begin(steps, sum(record.state in SETTLED for record in agenda.records()), agenda.total, crew.workers)
+    later = [agenda.first[place.arm.title].train.steps for place in agenda.later() if study.wish(place)]
+    later = later if limit is None else later[: limit - len(steps)]
+    settled = sum(record.state in SETTLED for record in agenda.records())
+    view.begin(steps, later, settled, agenda.total, crew.workers)
     try:
         return Coordinator(agenda, crew, tracker, view, study.wish, limit).work() if study.waiting else True
     finally:

@@ -7,8 +7,8 @@ from hqlt_lab.study.record import Record
 class View:
     """What the coordinator tells.  By itself it says nothing; who wants to see something, overrides."""
 
-    def begin(self, waiting: dict[str, int], settled: int, total: int, workers: int) -> None:
-        """What there is to do: key -> steps of every cell that will be trained."""
+    def begin(self, waiting: dict[str, int], later: list[int], settled: int, total: int, workers: int) -> None:
+        """What there is to do: key -> steps of every cell that will be trained, and of those that have no key yet."""
 
     def started(self, record: Record, cell: Cell) -> None:
         """An attempt at a cell begins."""

@@ -34,9 +34,10 @@ class Watcher(View):
         self.starts: list[tuple[str, int]] = []
         self.ends: list[Record] = []
         self.workers = 0
+        self.expected = 0
 
-    def begin(self, waiting: dict[str, int], settled: int, total: int, workers: int) -> None:
-        self.workers = workers
+    def begin(self, waiting: dict[str, int], later: list[int], settled: int, total: int, workers: int) -> None:
+        self.workers, self.expected = workers, len(waiting) + len(later)
 
     def started(self, record: Record, cell: Cell) -> None:
         self.starts.append((record.arm, record.seed))

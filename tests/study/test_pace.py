@@ -44,3 +44,14 @@ def test_cells_that_have_ended_count():
     pace.advance("a", 100)
     pace.end("a", now=20)
     assert pace.remaining(now=20) == 100 * 0.2
+
+
+def test_cells_that_a_search_will_lead_to_are_waited_for():
+    pace = Pace({"a": 100}, workers=1, later=[100, 100])
+    pace.begin("a", 100, now=0)
+    pace.advance("a", 0)
+    pace.advance("a", 100)
+    pace.end("a", now=20)
+    assert pace.remaining(now=20) == 200 * 0.2
+    pace.begin("found", 100, now=20)  # one of them, by its name
+    assert pace.remaining(now=20) == 200 * 0.2

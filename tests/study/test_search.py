@@ -20,7 +20,7 @@ seeds: 2
 def test_every_arm_gets_its_budget_and_the_winner_all_seeds(lab):
     experiment = lab.experiment(SEARCH)
     watcher = lab.run(experiment)
-    assert len(watcher.starts) == 2 * (3 * 2 + 2)
+    assert len(watcher.starts) == watcher.expected == 2 * (3 * 2 + 2)
     records = lab.records(experiment)
     for arm in ("sum", "vector"):
         searched = [r for r in records if r.arm == arm and not r.counts]
@@ -30,13 +30,14 @@ def test_every_arm_gets_its_budget_and_the_winner_all_seeds(lab):
         assert [r.seed for r in final] == [0, 1]
         best = chosen_point(searched, experiment.measure)
         assert all(r.point == best for r in final)
-    assert lab.run(experiment).starts == []
+    again = lab.run(experiment)
+    assert again.starts == [] and again.expected == 0
 
 
 def test_a_search_goes_on_where_it_stopped_and_with_one_worker_finds_the_same(lab, tmp_path):
     experiment = lab.experiment(SEARCH, overrides=("launcher.workers=1",))
     for _ in range(3):
-        lab.run(experiment, limit=3)
+        assert lab.run(experiment, limit=3).expected == 3
     lab.run(experiment)
     whole = type(lab)(tmp_path / "whole")
     whole.folder.mkdir()
@@ -122,7 +123,8 @@ def test_a_hopeless_point_is_given_up_within_its_arm(lab):
     assert states[1e-2][0] == "done"
     state, step = states[1e-9]
     assert state == "pruned" and 5 <= step < 60
-    assert lab.run(experiment).starts == []
+    again = lab.run(experiment)
+    assert again.starts == [] and again.expected == 0
 
 
 def test_pruning_without_tuning_is_refused(lab):
