@@ -56,7 +56,7 @@ images: $(VENV)/dev browser
 # the guide as a site that needs no network; `$(BIN)/mkdocs serve` shows it while one writes
 docs: $(VENV)/dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
-	@echo "the guide is there: site/index.html"
+	@echo "the guide is there: site/index.html; with search: $(BIN)/mkdocs serve"
 
 bench: $(VENV)/gpu
 	$(BIN)/python benchmarks/cpu_speed.py
