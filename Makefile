@@ -1,6 +1,7 @@
 # make demo    install and run the smallest ablation
 # make test    install and run the tests
 # make bench   speed, as ratios measured in one run
+# make reference   write docs/reference from the code
 # make check   lint, format, types, quick tests: before a commit
 
 PYTHON ?= python3.11
@@ -13,7 +14,7 @@ CORES  := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 
 export MLFLOW_DISABLE_TELEMETRY = true
 .DELETE_ON_ERROR:
-.PHONY: demo test test-slow check bench types clean browser images
+.PHONY: demo test test-slow check bench types clean browser images reference
 
 # stamps live inside .venv: deleting it resets them; every pip call carries the constraints
 $(VENV)/base: $(SPEC)
@@ -50,6 +51,10 @@ browser:
 # the pictures of the docs, from the demo's runs
 images: $(VENV)/dev browser
 	$(BIN)/python -m tests.house.make_images
+
+# the pages of every key, verb and name, from the code
+reference: $(VENV)/dev
+	$(BIN)/python -m hqlt_lab.reference docs/reference
 
 bench: $(VENV)/gpu
 	$(BIN)/python benchmarks/cpu_speed.py
