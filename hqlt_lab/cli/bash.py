@@ -33,7 +33,7 @@ def glue() -> str:
         words, place = shlex.split(os.environ["COMP_WORDS"]), int(os.environ["COMP_CWORD"])
     except (KeyError, ValueError):
         return ""
-    typing = place < len(words)  # else the next word is begun
+    typing = place < len(words) or words[-1] == "="  # else the next word is begun
     made = joined(words[: place + 1])
     os.environ["COMP_WORDS"], os.environ["COMP_CWORD"] = shlex.join(made), str(len(made) - typing)
     before, equals, _ = made[-1].rpartition("=")

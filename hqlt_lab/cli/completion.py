@@ -121,7 +121,10 @@ def words_in(ctx: typer.Context) -> dict[tuple[str, str], None]:
     from hqlt_lab.experiment.read import read
     from hqlt_lab.experiment.tune import tuning
 
-    told = read(Path(ctx.params.get("file") or ctx.params["target"]), ctx.params.get("change") or ())
+    # an option without its value ends typer's parsing, and leaves the arguments where they were
+    typed = [ctx.params.get("file"), ctx.params.get("target"), *ctx.args]
+    file = next(Path(word) for word in typed if word and Path(word).is_file())
+    told = read(file, ctx.params.get("change") or ())
     points = list(islice(lists_only(tuning(told.get("tune", {}))), MOST))
     found = dict.fromkeys(
         pair
