@@ -2,6 +2,7 @@
 # make test    install and run the tests
 # make bench   speed, as ratios measured in one run
 # make docs    the guide as a site, in site/
+# make reference   write docs/reference from the code
 # make check   lint, format, types, quick tests: before a commit
 
 PYTHON ?= python3.11
@@ -14,7 +15,7 @@ CORES  := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 
 export MLFLOW_DISABLE_TELEMETRY = true
 .DELETE_ON_ERROR:
-.PHONY: demo test test-slow check bench types clean browser images docs
+.PHONY: demo test test-slow check bench types clean browser images docs reference
 
 # stamps live inside .venv: deleting it resets them; every pip call carries the constraints
 $(VENV)/base: $(SPEC)
@@ -57,6 +58,10 @@ images: $(VENV)/dev browser
 docs: $(VENV)/dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "the guide is there: site/index.html; with search: $(BIN)/mkdocs serve"
+
+# the pages of every key, verb and name, from the code
+reference: $(VENV)/dev
+	$(BIN)/python -m hqlt_lab.reference docs/reference
 
 bench: $(VENV)/gpu
 	$(BIN)/python benchmarks/cpu_speed.py
