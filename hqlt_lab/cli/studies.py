@@ -160,7 +160,7 @@ def logs(
     if as_json:
         print(in_json({"folder": folder, "log": said["log.txt"], "process": said["process.log"]}))
         return
-    print("".join(said.values()), end="")
+    print("".join(said.values()) or "It printed nothing.\n", end="")
     aside.print(f"All of it is in {escape(str(folder))}", soft_wrap=True, style="dim")
 
 
