@@ -41,8 +41,10 @@ def include(file: str | Path) -> None:
     _included[path] = name
     try:
         spec.loader.exec_module(module)
-    except BaseException:
+    except BaseException as error:
         del _included[path], sys.modules[name]
+        if isinstance(error, SyntaxError):
+            raise RegistryError(f"{file}: it cannot be run (SyntaxError: {error.msg}, line {error.lineno}).") from error
         raise
 
 

@@ -18,4 +18,4 @@ def main() -> None:
     from hqlt_lab.cli.exits import ending
 
     with whole_words():
-        sys.exit(ending(app))
+        sys.exit(ending(lambda: app(prog_name="hqlt")))

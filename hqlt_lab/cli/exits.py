@@ -58,7 +58,7 @@ def ending(act: Callable[[], Any]) -> int:
     except BrokenPipeError:
         return pacified()
     except KeyboardInterrupt:
-        return Exit.STOPPED
+        return told("Stopped.", Exit.STOPPED)
     except NotAllWell as error:
         return told(str(error), Exit.NOT_ALL_WELL)
     except HqltError as error:
@@ -83,7 +83,9 @@ def sentence(error: OSError) -> str:
 
 
 def number_of(end: SystemExit) -> int:
-    """What typer ended with; what it printed may still meet a closed pipe."""
+    """What typer ended with; what it printed may still meet a closed pipe, and of Ctrl-C it says nothing."""
+    if isinstance(getattr(end.__context__, "__cause__", None), KeyboardInterrupt):
+        return told("Stopped. The same command begins again, or goes on from what was kept.", Exit.STOPPED)
     try:
         sys.stdout.flush()
     except BrokenPipeError:

@@ -50,9 +50,10 @@ def plan(
     from hqlt_lab.experiment.experiment import load
     from hqlt_lab.experiment.plan import chosen
     from hqlt_lab.experiment.plan import plan as planned_of
+
+    experiment = load(file, change or [])  # before torch is loaded: a slip of the pen is told at once
     from hqlt_lab.train.cost import costs
 
-    experiment = load(file, change or [])
     planned = chosen(planned_of(experiment), only or [])
     if as_json:
         print(in_json(list(entries(experiment, planned))))

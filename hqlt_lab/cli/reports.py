@@ -8,7 +8,7 @@ import typer
 from rich.markup import escape
 
 from hqlt_lab.cli.options import FileArgument, RunsOption, SetOption, for_programs
-from hqlt_lab.cli.screen import console, warn, whole
+from hqlt_lab.cli.screen import aside, console, warn, whole
 
 if TYPE_CHECKING:
     from hqlt_lab.report.report import Report
@@ -51,6 +51,8 @@ def report(
         print(form(), end="")
     if not asked:
         show(made)
+        if not any(record.attempts for record in made.records):
+            aside.print(f"Nothing of it was trained yet. Begin with\n    hqlt run {escape(str(file))}", soft_wrap=True)
 
 
 def show(report: "Report") -> None:

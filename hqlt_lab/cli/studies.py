@@ -18,6 +18,7 @@ from hqlt_lab.cli.exits import Exit
 from hqlt_lab.cli.options import FileArgument, OnlyOption, RunsOption, SetOption, TrackingOption, for_programs
 from hqlt_lab.cli.reports import KEYS, show
 from hqlt_lab.cli.screen import aside, console, warn
+from hqlt_lab.errors import StoreError
 from hqlt_lab.registry import included
 from hqlt_lab.words import in_json, in_time
 
@@ -159,7 +160,7 @@ def logs(
     if as_json:
         print(in_json({"folder": folder, "log": said["log.txt"], "process": said["process.log"]}))
         return
-    print("".join(said.values()), end="")
+    print("".join(said.values()) or "It printed nothing.\n", end="")
     aside.print(f"All of it is in {escape(str(folder))}", soft_wrap=True, style="dim")
 
 
@@ -205,10 +206,13 @@ def ui(
     from hqlt_lab import api
     from hqlt_lab.track.server import serve
 
+    tracker = api.tracker_of(runs, tracking)
+    if tracker.is_empty and not any(runs.glob("studies/*/cells.journal")):
+        raise StoreError(f"{runs}: there are no runs to look at. Begin with: hqlt run {file or 'FILE'}")
     if file and (behind := api.catch_up(file, change=change or (), runs=runs, tracking=tracking)):
         warn(behind)
     console.print("The server takes some seconds to start ...")
-    with suppress(KeyboardInterrupt), serve(api.tracker_of(runs, tracking), port) as address:
+    with suppress(KeyboardInterrupt), serve(tracker, port) as address:
         for name, link in api.links(address, runs, file):
             console.print(f"{name}: {link}", soft_wrap=True)
         console.print(f"All of MLflow: {address}   Ctrl-C ends it.", soft_wrap=True)

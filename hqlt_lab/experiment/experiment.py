@@ -109,6 +109,7 @@ def load(file: str | Path, overrides: Sequence[str] = ()) -> Experiment:
         found.add("question: say in a sentence what the experiment asks.")
     if "task" not in told:
         found.add("task: what is learned? Name a task, such as {name: parity}.")
+        found.stop()  # nothing can be composed without one
     arms = found.gather(arms_of, told) or ()
     experiment = Experiment(
         name=path.stem,
