@@ -1,6 +1,8 @@
 # make demo    install and run the smallest ablation
 # make test    install and run the tests
 # make bench   speed, as ratios measured in one run
+# make docs    the guide as a site, in site/
+# make reference   write docs/reference from the code
 # make check   lint, format, types, quick tests: before a commit
 
 PYTHON ?= python3.11
@@ -13,7 +15,7 @@ CORES  := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 
 export MLFLOW_DISABLE_TELEMETRY = true
 .DELETE_ON_ERROR:
-.PHONY: demo test test-slow check bench types clean browser images
+.PHONY: demo test test-slow check bench types clean browser images docs reference
 
 # stamps live inside .venv: deleting it resets them; every pip call carries the constraints
 $(VENV)/base: $(SPEC)
@@ -50,6 +52,16 @@ browser:
 # the pictures of the docs, from the demo's runs
 images: $(VENV)/dev browser
 	$(BIN)/python -m tests.house.make_images
+	$(BIN)/python docs/figures/timings.py
+
+# the guide as a site that needs no network; `$(BIN)/mkdocs serve` shows it while one writes
+docs: $(VENV)/dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "the guide is there: site/index.html; with search: $(BIN)/mkdocs serve"
+
+# the pages of every key, verb and name, from the code
+reference: $(VENV)/dev
+	$(BIN)/python -m hqlt_lab.reference docs/reference
 
 bench: $(VENV)/gpu
 	$(BIN)/python benchmarks/cpu_speed.py
@@ -74,4 +86,4 @@ types: $(VENV)/dev
 	cd .typecheck && ../$(BIN)/mypy --config-file ../pyproject.toml -p hqlt_lab
 
 clean:
-	rm -rf $(VENV) .typecheck build *.egg-info
+	rm -rf $(VENV) .typecheck build site *.egg-info

@@ -19,8 +19,9 @@ from hqlt_lab.registry.entries import Entry, available, describe, find, register
 from hqlt_lab.registry.kinds import KINDS, Kind
 from hqlt_lab.registry.options import Option, fits, options, spelled
 from hqlt_lab.registry.outside import hand_on, include, included
-from hqlt_lab.registry.settings import sentences, settings_from, too_small
-from hqlt_lab.registry.shelves import open_shelf
+from hqlt_lab.registry.sentences import sentences
+from hqlt_lab.registry.settings import settings_from, too_small
+from hqlt_lab.registry.shelves import names_in, open_shelf, titles
 
 __all__ = [
     "KINDS",
@@ -35,6 +36,7 @@ __all__ = [
     "hand_on",
     "include",
     "included",
+    "names_in",
     "open_shelf",
     "options",
     "register",
@@ -43,5 +45,6 @@ __all__ = [
     "spelled",
     "split",
     "temporarily",
+    "titles",
     "too_small",
 ]

@@ -9,6 +9,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from hqlt_lab.registry.entries import find
 from hqlt_lab.registry.kinds import KINDS
+from hqlt_lab.registry.sentences import noted
 
 REQUIRED = inspect.Parameter.empty
 
@@ -20,6 +21,7 @@ class Option:
     name: str
     type: Any
     default: Any = REQUIRED
+    says: str = ""  # what it is, in a sentence
 
     @property
     def required(self) -> bool:
@@ -39,8 +41,9 @@ def options(kind: str, name: str, at: str | None = None) -> dict[str, Option]:
 def parameters(maker: Callable[..., Any]) -> Mapping[str, Option]:
     """Everything the maker asks for, options and what the lab hands over alike; a large study asks a million times."""
     hints = get_type_hints(maker.__init__ if inspect.isclass(maker) else maker)
+    said = noted(maker)
     return {
-        name: Option(name, hints.get(name, Any), as_in_yaml(parameter.default))
+        name: Option(name, hints.get(name, Any), as_in_yaml(parameter.default), said.get(name, ""))
         for name, parameter in inspect.signature(maker).parameters.items()
         if parameter.kind
         not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)  # nn.Module's own, where none is given

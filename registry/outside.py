@@ -41,8 +41,10 @@ def include(file: str | Path) -> None:
     _included[path] = name
     try:
         spec.loader.exec_module(module)
-    except BaseException:
+    except BaseException as error:
         del _included[path], sys.modules[name]
+        if isinstance(error, SyntaxError):
+            raise RegistryError(f"{file}: it cannot be run (SyntaxError: {error.msg}, line {error.lineno}).") from error
         raise
 
 
@@ -70,12 +72,22 @@ def load_declared() -> None:
     if not _declared_in:
         for point in importlib.metadata.entry_points(group="hqlt_lab.components"):
             point.load()
-        for file in filter(None, os.environ.get(INHERITED, "").split(os.pathsep)):
+        for file in inherited():
             include(file)
     if folder not in _declared_in:
         _declared_in.add(folder)
-        for file in _listed_in(folder / "pyproject.toml"):
-            include(folder / file)
+        for name in _listed_in(folder / "pyproject.toml"):
+            include(folder / name)
+
+
+def declared() -> list[Path]:
+    """The files that would be included here, without doing so."""
+    return [*inherited(), *(Path(file) for file in _listed_in(Path("pyproject.toml")))]
+
+
+def inherited() -> list[Path]:
+    """What a command line left for the processes that it starts."""
+    return [Path(file) for file in os.environ.get(INHERITED, "").split(os.pathsep) if file]
 
 
 def _listed_in(project: Path) -> list[str]:

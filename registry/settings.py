@@ -1,10 +1,6 @@
 """Settings that belong to no part: a dataclass whose fields have types, defaults and a sentence each."""
 
-import ast
-import inspect
-import textwrap
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, TypeVar, get_type_hints
 
@@ -45,26 +41,3 @@ def too_small(settings: Any, least: Mapping[str, float]) -> list[str]:
         for name, low in least.items()
         if getattr(settings, name) is not None and getattr(settings, name) < low
     ]
-
-
-def sentences(maker: type) -> dict[str, str]:
-    """The string under each field, for help texts and editors; of inherited fields too."""
-    found: dict[str, str] = {}
-    for one in reversed(maker.__mro__):
-        if is_dataclass(one):
-            found |= own_sentences(one)
-    return found
-
-
-def own_sentences(maker: type) -> dict[str, str]:
-    """The same for the fields that stand in the class itself."""
-    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(maker))).body
-    assert isinstance(tree, ast.ClassDef)
-    names = {field.name for field in fields(maker)}
-    found = {}
-    for above, below in zip(tree.body, tree.body[1:], strict=False):
-        if isinstance(above, ast.AnnAssign) and isinstance(above.target, ast.Name) and isinstance(below, ast.Expr):
-            text = below.value
-            if above.target.id in names and isinstance(text, ast.Constant) and isinstance(text.value, str):
-                found[above.target.id] = text.value
-    return found

@@ -3,7 +3,11 @@
 The fast weights never see positions other than through the embedding.
 """
 
+from typing import Annotated
+
 from torch import Tensor, nn
+
+WaveBase = Annotated[float, "The slowest wave is about this many times as long as the fastest."]
 
 
 class Positions(nn.Module):

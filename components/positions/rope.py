@@ -12,14 +12,14 @@ Su et al. 2021, arXiv:2104.09864.
 import torch
 from torch import Tensor
 
-from hqlt_lab.components.positions._base import Positions
+from hqlt_lab.components.positions._base import Positions, WaveBase
 from hqlt_lab.errors import ConfigError
 from hqlt_lab.registry import register
 
 
 @register("positions", "rope")
 class Rope(Positions):
-    def __init__(self, width: int, heads: int, base: float = 10000.0) -> None:
+    def __init__(self, width: int, heads: int, base: WaveBase = 10000.0) -> None:
         super().__init__()
         if width // heads % 2:
             raise ConfigError(f"name: rope turns pairs of channels, and a head of {width // heads} has an odd number.")

@@ -12,13 +12,13 @@ Vaswani et al. 2017, arXiv:1706.03762.
 import torch
 from torch import Tensor
 
-from hqlt_lab.components.positions._base import Positions
+from hqlt_lab.components.positions._base import Positions, WaveBase
 from hqlt_lab.registry import register
 
 
 @register("positions", "sinusoidal")
 class Sinusoidal(Positions):
-    def __init__(self, base: float = 10000.0) -> None:
+    def __init__(self, base: WaveBase = 10000.0) -> None:
         super().__init__()
         self.base = base
 

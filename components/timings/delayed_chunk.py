@@ -7,10 +7,15 @@ window 16 is what the published kernels computed, and leaves tokens that are in 
     timing: {name: delayed_chunk, window: 64}
 """
 
+from typing import Annotated
+
 from hqlt_lab.ops.schedule import Schedule
 from hqlt_lab.registry import register
 
 
 @register("timing", "delayed_chunk")
-def delayed_chunk(window: int = 64, hold: int | None = None) -> Schedule:
+def delayed_chunk(
+    window: Annotated[int, "Tokens in a chunk."] = 64,
+    hold: Annotated[int | None, "Tokens between two writes to the fast weights; null: as many as in a chunk."] = None,
+) -> Schedule:
     return Schedule(hold=window if hold is None else hold, block=window)

@@ -7,12 +7,17 @@ travel`).
     timing: {name: delayed_stream, window: 64, gates: travel}
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from hqlt_lab.ops.schedule import Schedule
 from hqlt_lab.registry import register
 
 
 @register("timing", "delayed_stream")
-def delayed_stream(window: int = 64, gates: Literal["current", "travel"] = "current") -> Schedule:
+def delayed_stream(
+    window: Annotated[int, "The latest tokens, which softmax sees and the fast weights do not."] = 64,
+    gates: Annotated[
+        Literal["current", "travel"], "Whose gates a late pair is written with: the current token's, or its own."
+    ] = "current",
+) -> Schedule:
     return Schedule(delay=window, window=window, gates=gates)

@@ -1,6 +1,10 @@
 """The one condition on max_beta, shared by the delta family."""
 
+from typing import Annotated
+
 from hqlt_lab.errors import ConfigError
+
+MaxBeta = Annotated[float, "The largest strength of a write, in (0, 2]; beyond 1 a step can turn a memory over."]
 
 
 def check_max_beta(max_beta: float) -> float:

@@ -15,7 +15,7 @@ Schlag, Irie, Schmidhuber 2021, arXiv:2102.11174.  Parallel form: Yang et al. 20
 from torch import Tensor, nn
 
 from hqlt_lab.components.update_rules._base import LinearRule
-from hqlt_lab.components.update_rules._beta import check_max_beta
+from hqlt_lab.components.update_rules._beta import MaxBeta, check_max_beta
 from hqlt_lab.ops.steps import Gates
 from hqlt_lab.registry import register
 
@@ -24,7 +24,7 @@ from hqlt_lab.registry import register
 class Delta(LinearRule):
     needs_unit_keys = True
 
-    def __init__(self, width: int, heads: int, max_beta: float = 1.0) -> None:
+    def __init__(self, width: int, heads: int, max_beta: MaxBeta = 1.0) -> None:
         super().__init__()
         self.to_beta = nn.Linear(width, heads, bias=False)
         self.max_beta = check_max_beta(max_beta)

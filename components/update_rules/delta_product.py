@@ -12,10 +12,12 @@ is delta.
 Siems et al. 2025, arXiv:2502.10297.
 """
 
+from typing import Annotated
+
 from torch import Tensor, nn
 
 from hqlt_lab.components.update_rules._base import LinearRule
-from hqlt_lab.components.update_rules._beta import check_max_beta
+from hqlt_lab.components.update_rules._beta import MaxBeta, check_max_beta
 from hqlt_lab.errors import ConfigError
 from hqlt_lab.ops.steps import Gates
 from hqlt_lab.registry import register
@@ -25,7 +27,13 @@ from hqlt_lab.registry import register
 class DeltaProduct(LinearRule):
     needs_unit_keys = True
 
-    def __init__(self, width: int, heads: int, steps: int = 2, max_beta: float = 1.0) -> None:
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        steps: Annotated[int, "Writes per token."] = 2,
+        max_beta: MaxBeta = 1.0,
+    ) -> None:
         super().__init__()
         if steps < 1:
             raise ConfigError(f"steps: at least 1 is needed, got {steps}.")

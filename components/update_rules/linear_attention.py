@@ -16,7 +16,7 @@ numbers can be reproduced.
     update_rule: {name: linear_attention, normaliser: none}
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -34,7 +34,13 @@ EPS = 1e-10
 class LinearAttention(LinearRule):
     feature_map = "elu_plus_one"
 
-    def __init__(self, normaliser: Literal["time", "none", "heads"] = "time") -> None:
+    def __init__(
+        self,
+        normaliser: Annotated[
+            Literal["time", "none", "heads"],
+            "What an answer is divided by: all keys so far, nothing, or by mistake the token's own keys over heads.",
+        ] = "time",
+    ) -> None:
         super().__init__()
         self.normaliser = normaliser
         self.needs_positive_features = normaliser != "none"

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+import hqlt_lab
 from hqlt_lab.cli import (
     compare,
     components,
@@ -17,13 +18,21 @@ from hqlt_lab.cli import (
     reports,
     studies,
 )
+from hqlt_lab.cli.exits import Exit
 
 app = typer.Typer(
     help="Ablations of hybrid quadratic-linear transformers: compose, check, train, compare.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
+    epilog=f"Ends with {', '.join(f'{code.value} {code.word}' for code in Exit)}: docs/reference/command_line.md.",
 )
+
+
+def tell_version(wanted: bool) -> None:
+    """--version, before anything else is looked at."""
+    if wanted:
+        print(f"hqlt_lab {hqlt_lab.__version__}")
+        raise typer.Exit
 
 
 @app.callback()
@@ -31,6 +40,9 @@ def before(
     outside: Annotated[
         list[Path] | None, typer.Option("--with", help="A Python file whose parts to register. Repeatable.")
     ] = None,
+    version: Annotated[
+        bool, typer.Option("--version", help="Which version this is.", is_eager=True, callback=tell_version)
+    ] = False,
 ) -> None:
     """Ablations of hybrid quadratic-linear transformers: compose, check, train, compare."""
     from hqlt_lab.registry import hand_on

@@ -1,16 +1,15 @@
 """hqlt check backends: the matrix backend × rule × timing, with the error of each cell."""
 
-import json
 from collections.abc import Iterable
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hqlt_lab.errors import HqltError
+from hqlt_lab.cli.exits import NotAllWell
+from hqlt_lab.cli.screen import aside, console
 from hqlt_lab.registry import available
+from hqlt_lab.words import in_json
 
 if TYPE_CHECKING:
     from hqlt_lab.check.backends import Compared
@@ -21,16 +20,16 @@ def check_backends(backend: str | None, as_json: bool) -> None:
     from hqlt_lab.check.backends import matrix
 
     done: list[Compared] = []
-    with Console(stderr=True).status("comparing backends ...") as status:
+    with aside.status("comparing backends ...") as status:
         for cell in matrix(backend):
             done.append(cell)
             status.update(f"{cell.backend} {cell.precision} {cell.rule} {cell.timing}: {told(cell)}")
-    print(json.dumps([asdict(cell) for cell in done], indent=2)) if as_json else Console().print(table(done))
+    print(in_json(done)) if as_json else console.print(table(done))
     if failed := [cell for cell in done if cell.outcome == "failed"]:
         names = "; ".join(
             f"{cell.backend} {cell.precision} {cell.rule} {cell.timing}, {cell.detail}" for cell in failed
         )
-        raise HqltError(f"These do not give what the truth gives: {names}.")
+        raise NotAllWell(f"These do not give what the truth gives: {names}.")
 
 
 def table(cells: Iterable["Compared"]) -> Table:

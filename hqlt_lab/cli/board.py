@@ -39,7 +39,7 @@ class Board(View):
         self.pace, self.settled_before, self.total = Pace(dict(waiting), workers, list(later)), settled, total
         doing = f"{len(waiting) + len(later)} to train, {workers} at a time" if waiting else "nothing is left to train"
         self.console.print(f"{settled} of {total} cells are settled; {doing}.")
-        if self.console.is_terminal and waiting:
+        if self.console.is_interactive and waiting:
             self.live.start()
 
     def started(self, record: Record, cell: Cell) -> None:

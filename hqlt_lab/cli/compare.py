@@ -4,24 +4,31 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
-from hqlt_lab.cli.experiments import RunsOption, SetOption
-from hqlt_lab.cli.reports import whole
-
-console = Console()
+from hqlt_lab.cli import completion
+from hqlt_lab.cli.options import RunsOption, SetOption, for_programs
+from hqlt_lab.cli.screen import console, whole
 
 
 def compare(
     things: Annotated[
         list[str],
-        typer.Argument(help="Cells (key, folder, MLflow run) or studies (file, name); the first is the reference."),
+        typer.Argument(
+            help="Cells (key, folder, MLflow run) or studies (file, name); the first is the reference.",
+            autocompletion=completion.comparable,
+        ),
     ],
     change: SetOption = None,
     runs: RunsOption = Path("runs"),
     markdown: Annotated[bool, typer.Option("--markdown", help="As Markdown.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    as_json: Annotated[
+        bool,
+        for_programs(
+            "things, and of each section (settings, code, results; of published values published alone) what is said "
+            "and the entries."
+        ),
+    ] = False,
 ) -> None:
     """What differs in settings, code and results.  A single file is compared with its published values."""
     from hqlt_lab import api

@@ -1,35 +1,42 @@
 """The verbs about parts: list, show, new, check."""
 
-import json
-from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from hqlt_lab.cli import completion
 from hqlt_lab.cli.backends import check_backends
+from hqlt_lab.cli.exits import NotAllWell
+from hqlt_lab.cli.options import KindArgument, NameArgument, for_programs
+from hqlt_lab.cli.screen import aside, console
 from hqlt_lab.cli.settings import chosen_options
 from hqlt_lab.errors import RegistryError
-from hqlt_lab.registry import KINDS, available, build, describe, options, sentences, spelled
+from hqlt_lab.registry import KINDS, available, build, describe, options, spelled
+from hqlt_lab.words import in_json
 
-KindArgument = Annotated[str | None, typer.Argument(help=f"{', '.join(KINDS)}. Without it: all.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="For programs.")]
-console = Console()
+PART = "kind, name, idea, file, line, options (each with its type, required, default, says)."
 
 
 def list_parts(
-    kind: KindArgument = None,
-    pattern: Annotated[str, typer.Argument(help="Names to list, with wildcards: '*delta*'.")] = "*",
-    as_json: JsonOption = False,
+    kind: Annotated[
+        str | None, typer.Argument(help=f"{', '.join(KINDS)}. Without it: all.", autocompletion=completion.kinds)
+    ] = None,
+    pattern: Annotated[
+        str, typer.Argument(help="Names to list, with wildcards: '*delta*'.", autocompletion=completion.parts)
+    ] = "*",
+    as_json: Annotated[bool, for_programs(f"by kind, a list of parts: {PART}")] = False,
 ) -> None:
     """What there is to compose a model from."""
     found = {one: available(one, pattern) for one in ([kind] if kind else KINDS)}
     if as_json:
-        print(json.dumps({one: [as_dict(one, name) for name in names] for one, names in found.items()}, indent=2))
+        print(in_json({one: [as_dict(one, name) for name in names] for one, names in found.items()}))
         return
+    if not any(found.values()):
+        raise RegistryError(f"Nothing is called {pattern!r}. `hqlt list` shows everything.")
     table = Table("kind", "name", "idea", box=None, pad_edge=False)
     for one, names in found.items():
         for number, name in enumerate(names):
@@ -39,22 +46,21 @@ def list_parts(
 
 
 def show(
-    kind: Annotated[str, typer.Argument(help=", ".join(KINDS))],
-    name: Annotated[str, typer.Argument(help="A registered name.")],
-    as_json: JsonOption = False,
+    kind: KindArgument,
+    name: NameArgument,
+    as_json: Annotated[bool, for_programs(PART.replace("idea,", "idea, words,"))] = False,
     into: Annotated[Path, typer.Option(help="The folder for the film of a world.")] = Path("."),
 ) -> None:
     """A part's words, its options and where it is defined; of a world also an episode, as a GIF."""
     if as_json:
-        print(json.dumps(as_dict(kind, name), indent=2))
+        print(in_json(as_dict(kind, name) | {"words": describe(kind, name).doc}))
         return
     entry = describe(kind, name)
     console.print(f"[bold]{entry.kind} {entry.name}[/bold]   {entry.file}:{entry.line}\n", soft_wrap=True)
     console.print(entry.doc, markup=False, highlight=False, soft_wrap=True)
     console.print("\n[bold]options[/bold]")
-    words = sentences(entry.maker) if is_dataclass(entry.maker) else {}
     for option in options(kind, name).values():
-        told = f"  {option}    {words.get(option.name, '')}".rstrip()
+        told = f"  {option}    {option.says}".rstrip()
         console.print(told, markup=False, highlight=False, soft_wrap=True)
     if not options(kind, name):
         console.print("  none")
@@ -89,7 +95,7 @@ def show_world(name: str, into: Path) -> None:
 
 
 def new(
-    kind: Annotated[str, typer.Argument(help=", ".join(KINDS))],
+    kind: KindArgument,
     name: Annotated[str, typer.Argument(help="Its name: lower_case letters, digits and underscores.")],
     into: Annotated[Path, typer.Option(help="The folder to write the file in.")] = Path("."),
 ) -> None:
@@ -97,16 +103,30 @@ def new(
     from hqlt_lab.cli.templates import write
 
     file = write(kind, name, into)
-    console.print(f"{file} is there. See that it conforms, then make it yours:", soft_wrap=True)
-    console.print(f"    hqlt --with {file} check {kind} {name}", soft_wrap=True)
+    console.print(f"{escape(str(file))} is there. See that it conforms, then make it yours:", soft_wrap=True)
+    console.print(f"    hqlt --with {escape(str(file))} check {kind} {name}", soft_wrap=True)
 
 
 def check(
-    kind: Annotated[str | None, typer.Argument(help=f"{', '.join(KINDS)}; or backends. Without it: all kinds.")] = None,
-    name: Annotated[str | None, typer.Argument(help="A registered name. Without it: all of the kind.")] = None,
+    kind: Annotated[
+        str | None,
+        typer.Argument(
+            help=f"{', '.join(KINDS)}; or backends. Without it: all kinds.", autocompletion=completion.kinds
+        ),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="A registered name. Without it: all of the kind.", autocompletion=completion.parts),
+    ] = None,
     option: Annotated[list[str] | None, typer.Option(help="An option of the part: max_beta=2. Repeatable.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Without crossing and compiling.")] = False,
-    as_json: JsonOption = False,
+    as_json: Annotated[
+        bool,
+        for_programs(
+            "a list of parts: kind, name, passed, lines (each with its promise, outcome, detail); of backends: "
+            "backend, precision, rule, timing, outcome, error, detail."
+        ),
+    ] = False,
 ) -> None:
     """Put parts through the conformance kit; or, `check backends`, what computes them beside the truth."""
     if kind == "backends":
@@ -118,22 +138,23 @@ def check(
     reports = []
     for one in kinds:
         for part in [name] if name else available(one):
-            with Console(stderr=True).status(f"checking {one} {part} ..."):
+            with aside.status(f"checking {one} {part} ..."):
                 reports.append(check_part(one, {"name": part, **chosen_options(option or [])}, quick))
             if not as_json:
                 console.print(reports[-1].table(), "")
     if as_json:
-        print(json.dumps([report.as_dict() for report in reports], indent=2))
+        print(in_json([report.as_dict() for report in reports]))
     if failed := [f"{report.kind} {report.name}" for report in reports if not report.passed]:
-        raise RegistryError(f"These do not conform: {', '.join(failed)}.")
+        raise NotAllWell(f"These do not conform: {', '.join(failed)}.")
 
 
 def as_dict(kind: str, name: str) -> dict[str, Any]:
     """A part for programs."""
     entry = describe(kind, name)
     described = {
-        option.name: {"type": spelled(option.type), "required": option.required}
+        option.name: {"type": spelled(option.type), "required": option.required, "says": option.says}
         | ({} if option.required else {"default": option.default})
         for option in options(kind, name).values()
     }
-    return {"name": entry.name, "idea": entry.idea, "file": entry.file, "line": entry.line, "options": described}
+    names = ("kind", "name", "idea", "file", "line")
+    return {name: getattr(entry, name) for name in names} | {"options": described}

@@ -1,6 +1,5 @@
 """The verbs about text: data prepare, data show, data check."""
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -8,13 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from hqlt_lab.cli.exits import Exit, NotAllWell
+from hqlt_lab.cli.options import for_programs
+from hqlt_lab.cli.screen import aside, console
 from hqlt_lab.data.request import Request
-from hqlt_lab.errors import StoreError
-from hqlt_lab.words import in_bytes, in_numbers
+from hqlt_lab.words import in_bytes, in_json, in_numbers
 
 if TYPE_CHECKING:
     from hqlt_lab.data.index import Index, Split
@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 
 FolderArgument = Annotated[Path, typer.Argument(help="A folder with prepared data.")]
 HELD_OUT: "tuple[Split, ...]" = ("valid", "test")
+INDEX = (
+    "format, digest, splits, vocabulary, separator, dtype, shard_tokens, tokenizer, files, skipped, source, options, "
+    "versions"
+)
 USUAL = Request(source="python")  # what each option is where it is not given
-console = Console()
 app = typer.Typer(help="Text as tokens on disk: prepare it once, then train on it.", no_args_is_help=True)
 
 
@@ -42,6 +45,7 @@ def prepare(
     split: Annotated[str, typer.Option(help="The dataset's split to read.")] = USUAL.split,
     shard_tokens: Annotated[int, typer.Option(help="Tokens in a file.")] = USUAL.shard_tokens,
     workers: Annotated[int | None, typer.Option(min=1, help="Processes that tokenise; else one per core.")] = None,
+    as_json: Annotated[bool, for_programs(f"the folder's index: {INDEX}.")] = False,
 ) -> None:
     """Tokenise a source into a folder.  The same command goes on after any kill."""
     from hqlt_lab.data.prepare import prepare
@@ -62,9 +66,9 @@ def prepare(
         with watching(limit_documents) as watch:
             index = prepare(request, into, workers or len(os.sched_getaffinity(0)), watch)
     except KeyboardInterrupt:
-        console.print(f"{into}: stopped. The same command goes on.", soft_wrap=True)
-        raise typer.Exit(130) from None
-    tell(index)
+        aside.print(f"{into}: stopped. The same command goes on.", soft_wrap=True)
+        raise typer.Exit(Exit.STOPPED) from None
+    print(in_json(index.as_dict())) if as_json else tell(index)
 
 
 @contextmanager
@@ -73,7 +77,7 @@ def watching(documents: int | None) -> Iterator["Watch"]:
     words = TextColumn("{task.description}: {task.completed} documents, {task.fields[size]}")
     columns = (SpinnerColumn(), words, BarColumn(), TimeElapsedColumn())
     sizes: list[int] = []
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with Progress(*columns, console=aside, transient=True) as progress:
         task = progress.add_task("reading", total=documents, size="")
 
         def watch(doing: str, tally: "Tally | None") -> None:
@@ -91,17 +95,17 @@ def show(
     compress: Annotated[
         int, typer.Option(min=1, help="Held-out tokens that xz reads: a study scores eval_size times length of them.")
     ] = 4_000_000,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    as_json: Annotated[bool, for_programs(f"the folder's index: {INDEX}; and xz_bits_per_byte.")] = False,
 ) -> None:
     """What is in a folder: splits, tokens, what xz makes of them, source, tokenizer, digest, how a document begins."""
     from hqlt_lab.data.compress import xz_bits_per_byte
     from hqlt_lab.data.corpus import open_corpus
 
     corpus = open_corpus(folder)
-    with Console(stderr=True).status("compressing what is held out ..."):
+    with aside.status("compressing what is held out ..."):
         packed = {split: xz_bits_per_byte(corpus, split, compress) for split in HELD_OUT}
     if as_json:
-        print(json.dumps(corpus.index.as_dict() | {"xz_bits_per_byte": packed}, indent=2))
+        print(in_json(corpus.index.as_dict() | {"xz_bits_per_byte": packed}))
         return
     tell(corpus.index, packed)
     console.print("\n[bold]a training document[/bold]")
@@ -109,16 +113,22 @@ def show(
 
 
 @app.command()
-def check(folder: FolderArgument) -> None:
+def check(
+    folder: FolderArgument,
+    as_json: Annotated[bool, for_programs("folder, files (how many), digest, damaged (a sentence each).")] = False,
+) -> None:
     """Read every file and compare it with what was written."""
     from hqlt_lab.data.index import damaged, read_index
 
     index = read_index(folder)
-    with Console(stderr=True).status(f"reading {len(index.files)} files ..."):
+    with aside.status(f"reading {len(index.files)} files ..."):
         wrong = list(damaged(folder, index))
+    if as_json:
+        print(in_json({"folder": folder, "files": len(index.files), "digest": index.digest, "damaged": wrong}))
     if wrong:
-        raise StoreError("\n".join([*wrong, "Prepare the data again in another folder."]))
-    console.print(f"{folder}: all {len(index.files)} files are as they were written. Digest {index.digest}.")
+        raise NotAllWell("\n".join([*wrong, "Prepare the data again in another folder."]))
+    if not as_json:
+        console.print(f"{folder}: all {len(index.files)} files are as they were written. Digest {index.digest}.")
 
 
 def tell(index: "Index", packed: "Mapping[Split, float | None] | None" = None) -> None:

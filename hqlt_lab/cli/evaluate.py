@@ -1,30 +1,27 @@
 """The verb about trained models: what they score, whole and with one memory silent, and what the memories do."""
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Table
 
-from hqlt_lab.cli.experiments import OnlyOption, RunsOption, SetOption
+from hqlt_lab.cli import completion
 from hqlt_lab.cli.harness import evaluate_tasks
-from hqlt_lab.cli.reports import whole
-from hqlt_lab.cli.studies import TrackingOption
+from hqlt_lab.cli.options import OnlyOption, RunsOption, SetOption, TrackingOption, for_programs
+from hqlt_lab.cli.screen import aside, console, warn, whole
 from hqlt_lab.errors import ConfigError
+from hqlt_lab.words import in_json
 
 if TYPE_CHECKING:
     from hqlt_lab.study.evaluate import Evaluated
     from hqlt_lab.train.long_context_file import Curve
 
-console = Console()
 UNSHOWN = ("norm_", "work_", "share")  # what the shares are made of, and the shares themselves: they stand by head
 
 
@@ -33,7 +30,8 @@ def evaluate(
         str,
         typer.Argument(
             help="A trained cell (key, folder or MLflow run), an experiment file: all of its arms, or with --tasks a "
-            "folder that `hqlt export` made."
+            "folder that `hqlt export` made.",
+            autocompletion=completion.cells_and_files,
         ),
     ],
     lesion: Annotated[
@@ -69,7 +67,13 @@ def evaluate(
     again: Annotated[bool, typer.Option("--again", help="Compute also what was evaluated before.")] = False,
     runs: RunsOption = Path("runs"),
     tracking: TrackingOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs: one entry per cell.")] = False,
+    as_json: Annotated[
+        bool,
+        for_programs(
+            "an entry per cell: arm, seed, folder, scores, probes, curves, skipped, new; with --tasks: arm, seed, "
+            "folder, metrics, made_by, truncated, troubles, remarks, new."
+        ),
+    ] = False,
 ) -> None:
     """Score trained models again, whole and without one memory; or ask language models the tasks of lm-eval."""
     from hqlt_lab import api
@@ -99,10 +103,10 @@ def evaluate(
             told=told,
         )
     if as_json:
-        print(json.dumps([asdict(answer) for answer in found.cells], indent=1, default=str))
+        print(in_json(found.cells))
         return
     for reason in dict.fromkeys(answer.skipped for answer in found.cells if answer.skipped):
-        console.print(f"[yellow]{escape(reason)}[/yellow]", soft_wrap=True)
+        warn(reason)
     arms = by_arm([answer for answer in found.cells if not answer.skipped])
     whole(scores(arms, found.metrics))
     for arm, answers in arms.items() if probe else ():
@@ -113,7 +117,7 @@ def evaluate(
         console.print(f"\n[bold]{title}[/bold]" + (f", trained up to {trained}" if trained is not None else ""))
         whole(beyond(curves))
     if found.untracked:
-        console.print(f"[yellow]{escape(found.untracked)}[/yellow]", soft_wrap=True)
+        warn(found.untracked)
 
 
 def check_together(with_tasks: bool, scoring: Mapping[str, object], asking: Mapping[str, object]) -> None:
@@ -127,7 +131,7 @@ def check_together(with_tasks: bool, scoring: Mapping[str, object], asking: Mapp
 @contextmanager
 def bar() -> Iterator[Callable[[int, int], None]]:
     """A bar on standard error, where there is a terminal."""
-    with Progress(console=Console(stderr=True), transient=True, disable=not console.is_terminal) as progress:
+    with Progress(console=aside, transient=True, disable=not aside.is_interactive) as progress:
         task = progress.add_task("evaluating")
         yield lambda done, total: progress.update(task, completed=done, total=total)
 

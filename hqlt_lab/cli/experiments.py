@@ -1,20 +1,21 @@
 """The verbs about experiment files: plan, train, schema."""
 
-import json
 import shutil
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from hqlt_lab.cli import roofline
 from hqlt_lab.cli.live import Live
+from hqlt_lab.cli.options import FileArgument, OnlyOption, RunsOption, SetOption, for_programs
+from hqlt_lab.cli.screen import aside, console, warn
 from hqlt_lab.cli.sizes import SAYS, by_arm, by_part, numbers
-from hqlt_lab.words import in_bytes, in_time
+from hqlt_lab.words import in_bytes, in_json, in_time
 
 if TYPE_CHECKING:
     from hqlt_lab.experiment.cell import Cell
@@ -22,16 +23,6 @@ if TYPE_CHECKING:
     from hqlt_lab.experiment.plan import Planned
     from hqlt_lab.model.sizes import Sizes
     from hqlt_lab.train.cost import Cost
-
-RunsOption = Annotated[Path, typer.Option("--runs", help="Where runs are kept.")]
-FileArgument = Annotated[Path, typer.Argument(help="An experiment file.")]
-SetOption = Annotated[
-    list[str] | None, typer.Option("--set", help="Change the file's base: train.lr=0.001. Repeatable.")
-]
-OnlyOption = Annotated[
-    list[str] | None, typer.Option(help="Choose cells: arm=NAME,seed=0, or any axis by its name. Repeatable.")
-]
-console = Console()
 
 
 def plan(
@@ -47,21 +38,28 @@ def plan(
     bound: Annotated[
         bool, typer.Option("--roofline", help="The most tokens per second each arm could reach on an A100 and an H100.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs: one entry per cell.")] = False,
+    as_json: Annotated[
+        bool,
+        for_programs(
+            "an entry per cell: key, task, model, train, trainer, ops, agent, measure, seed, arm, axes, sizes, "
+            "roofline, matched."
+        ),
+    ] = False,
 ) -> None:
     """What a file would train: cells, parameters, state, FLOPs, time and disk.  Nothing is trained."""
     from hqlt_lab.experiment.experiment import load
     from hqlt_lab.experiment.plan import chosen
     from hqlt_lab.experiment.plan import plan as planned_of
+
+    experiment = load(file, change or [])  # before torch is loaded: a slip of the pen is told at once
     from hqlt_lab.train.cost import costs
 
-    experiment = load(file, change or [])
     planned = chosen(planned_of(experiment), only or [])
     if as_json:
-        print(json.dumps(list(entries(experiment, planned)), indent=2))
+        print(in_json(list(entries(experiment, planned))))
         return
     console.print(f"[bold]{escape(experiment.question)}[/bold]")
-    with Console(stderr=True).status("probing ..." if probe else "estimating ..."):
+    with aside.status("probing ..." if probe else "estimating ..."):
         arms = list(costs(planned, probe))
     show_sizes({arm: cost.sizes for arm, _, cost in arms}, parts)
     if bound:
@@ -78,7 +76,7 @@ def plan(
                 f"Not listed: {axis.trials} points of {path} per arm, searched from {axis.low} to {axis.high}."
             )
     for warning in experiment.warnings:
-        console.print(f"[yellow]{escape(warning)}[/yellow]")
+        warn(warning)
 
 
 def entries(experiment: "Experiment", planned: "list[Planned]") -> Iterator[dict[str, Any]]:
@@ -163,7 +161,14 @@ def train(
     only: OnlyOption = None,
     change: SetOption = None,
     again: Annotated[bool, typer.Option("--again", help="Start anew, even if it was trained before.")] = False,
-    folder: Annotated[Path, typer.Option(help="Where runs are kept.")] = Path("runs"),
+    runs: RunsOption = Path("runs"),
+    as_json: Annotated[
+        bool,
+        for_programs(
+            "key, arm, seed, folder, status, step, metrics, seconds, tokens_per_second, parameters, state_bytes, "
+            "flops_per_token, errors, repeatable, message."
+        ),
+    ] = False,
 ) -> None:
     """Train one cell of a file here and now, with live progress.  Running it again resumes or shows its result."""
     from hqlt_lab.experiment.experiment import load
@@ -173,15 +178,19 @@ def train(
     experiment = load(file, change or [])
     matching = chosen(planned_of(experiment), only or [])
     key, cell = matching[0]
-    place = folder / "single" / experiment.name / key
+    place = runs / "single" / experiment.name / key
     if again:
         shutil.rmtree(place, ignore_errors=True)
     several = f" (the first of {len(matching)} that match)" if len(matching) > 1 else ""
-    console.print(f"[bold]{escape(cell.arm)}[/bold], seed {cell.seed}{several}   {place}", soft_wrap=True)
+    out = aside if as_json else console
+    out.print(f"[bold]{escape(cell.arm)}[/bold], seed {cell.seed}{several}   {escape(str(place))}", soft_wrap=True)
     from hqlt_lab.train.fit import fit
 
-    with Live(console, cell.train.steps) as live:
+    with Live(out, cell.train.steps) as live:
         outcome = fit(cell, place, live.record)
+    if as_json:
+        print(in_json({"key": key, "arm": cell.arm, "seed": cell.seed, "folder": place, **asdict(outcome)}))
+        return
     table = Table(box=None, pad_edge=False, show_header=False)
     for name, value in outcome.metrics.items():
         table.add_row(name, f"{value:.4g}")
@@ -195,7 +204,7 @@ def schema(
     """JSON Schema of experiment files, for editors that complete and check YAML."""
     from hqlt_lab.experiment.json_schema import json_schema
 
-    text = json.dumps(json_schema(), indent=2)
+    text = in_json(json_schema())
     if into is None:
         print(text)
         return

@@ -7,21 +7,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
-from hqlt_lab.cli.experiments import RunsOption
+from hqlt_lab.cli import completion
+from hqlt_lab.cli.options import RunsOption, for_programs
+from hqlt_lab.cli.screen import aside
 from hqlt_lab.errors import ConfigError
 from hqlt_lab.generation.sampling import Sampling
 from hqlt_lab.registry import sentences
+from hqlt_lab.words import in_json
 
 if TYPE_CHECKING:
     from hqlt_lab.generation.generate import Generated
 
 TargetArgument = Annotated[
-    str, typer.Argument(help="A trained cell (key, folder or MLflow run) whose task is language, or an export.")
+    str,
+    typer.Argument(
+        help="A trained cell (key, folder or MLflow run) whose task is language, or an export.",
+        autocompletion=completion.cells,
+    ),
 ]
 USUAL, SAYS = Sampling(), sentences(Sampling)
-told = Console(stderr=True)
 
 
 def generate(
@@ -37,7 +42,7 @@ def generate(
     stop: Annotated[list[str] | None, typer.Option(help="End before this string. Repeatable.")] = None,
     seed: Annotated[int, typer.Option(help=SAYS["seed"])] = USUAL.seed,
     runs: RunsOption = Path("runs"),
-    as_json: Annotated[bool, typer.Option("--json", help="For programs: one entry per prompt.")] = False,
+    as_json: Annotated[bool, for_programs("an entry per prompt: prompt, tokens, text, reason, speed.")] = False,
 ) -> None:
     """Let a trained language model go on from prompts; without any, from standard input."""
     options = Sampling(
@@ -49,11 +54,11 @@ def generate(
     model = api.text_model(target, runs)
     longest = max((len(model.encode(one)) for one in given), default=0) + 1 + tokens
     if longest > model.trained_length:
-        told.print(f"Up to {longest} tokens: it was trained on rows of {model.trained_length}.", style="dim")
+        aside.print(f"Up to {longest} tokens: it was trained on rows of {model.trained_length}.", style="dim")
     live = len(given) == 1 and not as_json
     found = api.generate(model, given, options, (lambda piece: print(piece.text, end="", flush=True)) if live else None)
     if as_json:
-        print(json.dumps([entry(one, answer) for one, answer in zip(given, found, strict=True)], indent=1))
+        print(in_json([entry(one, answer) for one, answer in zip(given, found, strict=True)]))
     elif live:
         print()
     else:
@@ -62,7 +67,7 @@ def generate(
     if found:
         reasons = ", ".join(dict.fromkeys(answer.reason for answer in found))
         speed = found[0].speed
-        told.print(
+        aside.print(
             f"Prompts {speed.prompt:.0f} tokens/s, then {speed.decoding:.0f} tokens/s. Ended by: {reasons}.",
             style="dim",
         )

@@ -1,27 +1,24 @@
 """`hqlt evaluate --tasks`: answers to lm-eval's tasks, in the columns of the paper's tables."""
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Table
 
-from hqlt_lab.cli.reports import whole
+from hqlt_lab.cli.exits import Exit
+from hqlt_lab.cli.screen import aside, console, warn, whole
 from hqlt_lab.errors import ConfigError
+from hqlt_lab.words import in_json
 
 if TYPE_CHECKING:
     from hqlt_lab.api.harness import TaskEvaluation
     from hqlt_lab.study.harness import Judged
-
-console = Console()
 
 
 def evaluate_tasks(target: str, tasks: str, into: Path | None, as_json: bool, **options: Any) -> None:
@@ -33,7 +30,7 @@ def evaluate_tasks(target: str, tasks: str, into: Path | None, as_json: bool, **
     names = [name.strip() for name in tasks.split(",") if name.strip()]
     with told() as tell:
         found = api.evaluate_tasks(target, names, told=tell, **options)
-    text = json.dumps([asdict(model) for model in found.models], indent=1, default=str)
+    text = in_json(found.models)
     if into is not None:
         into.write_text(text + "\n")
     if as_json:
@@ -41,7 +38,7 @@ def evaluate_tasks(target: str, tasks: str, into: Path | None, as_json: bool, **
     else:
         show(found)
     if found.troubles:
-        raise typer.Exit(1)
+        raise typer.Exit(Exit.NOT_ALL_WELL)
 
 
 def show(found: "TaskEvaluation") -> None:
@@ -55,7 +52,7 @@ def show(found: "TaskEvaluation") -> None:
             )
     remarks = dict.fromkeys(remark for model in found.models for remark in model.remarks)
     for sentence in (*remarks, *found.troubles, *([found.untracked] if found.untracked else [])):
-        console.print(f"[yellow]{escape(sentence)}[/yellow]", soft_wrap=True)
+        warn(sentence)
 
 
 def table_of(models: "Sequence[Judged]", tasks: Sequence[str]) -> Table:
@@ -87,13 +84,12 @@ def of(name: str, before: str) -> bool:
 @contextmanager
 def told() -> Iterator[Callable[[str, int, int], None]]:
     """On standard error: a bar where there is a terminal, elsewhere a line per task."""
-    error = Console(stderr=True)
-    with Progress(console=error, transient=True, disable=not error.is_terminal) as progress:
+    with Progress(console=aside, transient=True, disable=not aside.is_interactive) as progress:
         bar, last = progress.add_task("asking"), [""]
 
         def tell(what: str, done: int, total: int) -> None:
-            if what != last[0] and not error.is_terminal:
-                error.print(f"{what} ({total} rows)", markup=False, highlight=False, soft_wrap=True)
+            if what != last[0] and not aside.is_interactive:
+                aside.print(f"{what} ({total} rows)", markup=False, highlight=False, soft_wrap=True)
             last[0] = what
             progress.update(bar, description=escape(what), completed=done, total=total)
 

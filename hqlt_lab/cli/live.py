@@ -29,11 +29,11 @@ class Live:
         self.latest |= {SHOWN[name]: value for name, value in metrics.items() if name in SHOWN}
         told = "   ".join(f"{name} {value:.4g}" for name, value in self.latest.items())
         self.progress.update(self.bar, completed=step, latest=told)
-        if not self.console.is_terminal and any(name.startswith("valid/") for name in metrics):
+        if not self.console.is_interactive and any(name.startswith("valid/") for name in metrics):
             self.console.print(f"step {step} of {self.steps}: {told}")
 
     def __enter__(self) -> "Live":
-        if self.console.is_terminal:
+        if self.console.is_interactive:
             self.progress.start()
         return self
 

@@ -2,15 +2,16 @@
 
 import importlib.metadata
 import importlib.util
-import json
 import platform
 import sys
 from typing import Annotated, NamedTuple
 
-import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from hqlt_lab.cli.options import for_programs
+from hqlt_lab.cli.screen import console
+from hqlt_lab.words import in_json
 
 
 class Finding(NamedTuple):
@@ -21,16 +22,16 @@ class Finding(NamedTuple):
     note: str = ""
 
 
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False) -> None:
+def doctor(as_json: Annotated[bool, for_programs("a list of findings: topic, found, note.")] = False) -> None:
     """What is installed, which implementation each operation will use and why, what is missing and how to get it."""
     findings = [*software(), *devices(), *operations(), *extras()]
     if as_json:
-        print(json.dumps([finding._asdict() for finding in findings], indent=2))
+        print(in_json([finding._asdict() for finding in findings]))
         return
     table = Table("", "", "", show_header=False, box=None, pad_edge=False)
     for finding in findings:
         table.add_row(Text(finding.topic, style="bold"), Text(finding.found), Text(finding.note))
-    Console().print(table)
+    console.print(table)
 
 
 def software() -> list[Finding]:

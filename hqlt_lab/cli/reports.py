@@ -5,16 +5,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
-from hqlt_lab.cli.experiments import FileArgument, RunsOption, SetOption
+from hqlt_lab.cli.options import FileArgument, RunsOption, SetOption, for_programs
+from hqlt_lab.cli.screen import aside, console, warn, whole
 
 if TYPE_CHECKING:
     from hqlt_lab.report.report import Report
 
-console = Console()
+KEYS = "name, question, answer, warnings, measure, seeds, rows, effects, cells."
 
 
 def report(
@@ -24,7 +23,7 @@ def report(
     markdown: Annotated[bool, typer.Option("--markdown", help="As Markdown.")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="As CSV, a line per arm and metric, in full precision.")] = False,
     latex: Annotated[bool, typer.Option("--latex", help="As a table for a paper.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs: everything.")] = False,
+    as_json: Annotated[bool, for_programs(f"everything: {KEYS}")] = False,
     html: Annotated[
         bool, typer.Option("--html", help="As a page with figures, in the study's folder; its path is printed.")
     ] = False,
@@ -52,6 +51,8 @@ def report(
         print(form(), end="")
     if not asked:
         show(made)
+        if not any(record.attempts for record in made.records):
+            aside.print(f"Nothing of it was trained yet. Begin with\n    hqlt run {escape(str(file))}", soft_wrap=True)
 
 
 def show(report: "Report") -> None:
@@ -60,11 +61,5 @@ def show(report: "Report") -> None:
     for table in report.terminal():
         whole(table)
     for warning in report.warnings:
-        console.print(f"[yellow]{escape(warning)}[/yellow]", soft_wrap=True)
+        warn(warning)
     console.print(f"\n[bold]{escape(report.answer)}[/bold]", soft_wrap=True)
-
-
-def whole(table: Table) -> None:
-    """Print a table as wide as it is: a terminal may break its lines, but nothing is cut off."""
-    size = console.measure(table, options=console.options.update(width=10_000))
-    Console(width=max(console.width, size.minimum) if console.is_terminal else max(120, size.maximum)).print(table)

@@ -1,34 +1,31 @@
 """The verbs about whole studies: run, status, logs, forget, ui."""
 
-import json
 import os
 import shlex
 import threading
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
+from typing import Annotated, NamedTuple, NoReturn
 
 import typer
 from rich.cells import cell_len, set_cell_size
-from rich.console import Console
 from rich.markup import escape
 
-from hqlt_lab.cli.experiments import FileArgument, OnlyOption, RunsOption, SetOption
-from hqlt_lab.cli.reports import show
+from hqlt_lab.cli import completion
+from hqlt_lab.cli.exits import Exit
+from hqlt_lab.cli.options import FileArgument, OnlyOption, RunsOption, SetOption, TrackingOption, for_programs
+from hqlt_lab.cli.reports import KEYS, show
+from hqlt_lab.cli.screen import aside, console, warn
+from hqlt_lab.errors import StoreError
 from hqlt_lab.registry import included
-from hqlt_lab.words import in_time
+from hqlt_lab.words import in_json, in_time
 
-if TYPE_CHECKING:
-    pass
-
-TrackingOption = Annotated[
-    str | None,
-    typer.Option(help="MLflow's tracking URI. Default: $MLFLOW_TRACKING_URI, or mlflow.db in the folder of runs."),
-]
-console = Console()
+RECORD = (
+    "key, arm, seed, levels, point, counts, state, attempts, why, step, metrics, seconds, tokens_per_second, "
+    "parameters, state_bytes, flops_per_token, errors, made_by, repeatable, code, changed, folder, run."
+)
 
 
 def run(
@@ -42,6 +39,7 @@ def run(
     ] = None,
     runs: RunsOption = Path("runs"),
     tracking: TrackingOption = None,
+    as_json: Annotated[bool, for_programs(f"the report, with progress on standard error: {KEYS}")] = False,
 ) -> None:
     """Train every cell of a file that is not done yet, and report.  Run it again to resume."""
     from hqlt_lab import api
@@ -49,10 +47,11 @@ def run(
 
     change = [*(change or []), *([f"launcher.workers={workers}"] if workers else [])]
     experiment = api.load_experiment(file, change)
-    console.print(f"[bold]{escape(experiment.question)}[/bold]")
+    out = aside if as_json else console
+    out.print(f"[bold]{escape(experiment.question)}[/bold]", soft_wrap=True)
     for warning in experiment.warnings:
-        console.print(f"[yellow]{escape(warning)}[/yellow]")
-    board = Board(console, experiment.measure)
+        warn(warning, out)
+    board = Board(out, experiment.measure)
     told = Typed(file, change, runs, tracking)
     try:
         done = api.run(
@@ -62,20 +61,22 @@ def run(
         stopped(told)
     finally:
         board.close()
-    show(done.report)
-    if done.untracked:
-        console.print(f"[yellow]{escape(done.untracked)}[/yellow]", soft_wrap=True)
-    for trouble in done.undrawn:
-        console.print(f"[yellow]{escape(trouble)}[/yellow]", soft_wrap=True)
-    for trouble in done.unanswered:
-        console.print(f"[yellow]{escape(trouble)}[/yellow]", soft_wrap=True)
+    print(done.report.json(), end="") if as_json else show(done.report)
+    for trouble in (*([done.untracked] if done.untracked else []), *done.undrawn, *done.unanswered):
+        warn(trouble, out)
     if not done.complete:
         stopped(told)
+    if not as_json:
+        next_commands(told, done.folder)
+    if done.unanswered or any(row.unfinished.get("failed") for row in done.report.rows):
+        raise typer.Exit(Exit.NOT_ALL_WELL)
+
+
+def next_commands(told: "Typed", folder: Path) -> None:
+    """Where to look now."""
     console.print(f"\nNext:\n    {told.with_verb('ui')}    # every curve and run in the browser", soft_wrap=True)
     console.print(f"    {told.with_verb('report')}    # this table again; --latex, --json, ...", soft_wrap=True)
-    console.print(f"    {shown_path(done.folder / 'report.html')}    # a page with figures", soft_wrap=True)
-    if done.unanswered or any(row.unfinished.get("failed") for row in done.report.rows):
-        raise typer.Exit(1)
+    console.print(f"    {escape(shown_path(folder / 'report.html'))}    # a page with figures", soft_wrap=True)
 
 
 def shown_path(path: Path) -> str:
@@ -102,8 +103,8 @@ class Typed(NamedTuple):
 
 def stopped(told: Typed) -> NoReturn:
     """The end of a run that somebody ended."""
-    console.print(f"\nStopped. Nothing is lost; go on with\n    {told.with_verb('run')}", soft_wrap=True)
-    raise typer.Exit(130)
+    aside.print(f"\nStopped. Nothing is lost; go on with\n    {told.with_verb('run')}", soft_wrap=True)
+    raise typer.Exit(Exit.STOPPED)
 
 
 def status(
@@ -111,7 +112,7 @@ def status(
     change: SetOption = None,
     only: OnlyOption = None,
     runs: RunsOption = Path("runs"),
-    as_json: Annotated[bool, typer.Option("--json", help="For programs: one entry per cell.")] = False,
+    as_json: Annotated[bool, for_programs(f"an entry per cell: {RECORD}")] = False,
 ) -> None:
     """How far a study is: every cell with its state, its key and what came of it."""
     from hqlt_lab import api
@@ -119,7 +120,7 @@ def status(
 
     found = api.status(file, change=change or (), only=only or (), runs=runs)
     if as_json:
-        print(json.dumps([asdict(record) for record in found.records], indent=1, default=str))
+        print(in_json(found.records))
         return
     lines = [("cell", "key", "state", "tries", "step", "time", "")]
     for record in found.records:
@@ -142,17 +143,25 @@ def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
 
 
 def logs(
-    cell: Annotated[str, typer.Argument(help="A cell: the beginning of its key, its folder or its MLflow run.")],
+    cell: Annotated[
+        str,
+        typer.Argument(
+            help="A cell: the beginning of its key, its folder or its MLflow run.", autocompletion=completion.cells
+        ),
+    ],
     runs: RunsOption = Path("runs"),
+    as_json: Annotated[bool, for_programs("folder, log, process: what the cell and its process printed.")] = False,
 ) -> None:
     """What a cell printed, attempt by attempt, tracebacks included."""
     from hqlt_lab import api
 
     folder = api.folder_of(cell, runs)
-    for name in ("log.txt", "process.log"):
-        if (folder / name).exists():
-            print((folder / name).read_text(), end="")
-    console.print(f"All of it is in {folder}", soft_wrap=True, style="dim")
+    said = {name: file.read_text() if (file := folder / name).exists() else "" for name in ("log.txt", "process.log")}
+    if as_json:
+        print(in_json({"folder": folder, "log": said["log.txt"], "process": said["process.log"]}))
+        return
+    print("".join(said.values()) or "It printed nothing.\n", end="")
+    aside.print(f"All of it is in {escape(str(folder))}", soft_wrap=True, style="dim")
 
 
 def forget(
@@ -161,6 +170,7 @@ def forget(
     change: SetOption = None,
     runs: RunsOption = Path("runs"),
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: Annotated[bool, for_programs(f"an entry per cell that was set aside: {RECORD}")] = False,
 ) -> None:
     """Mark what is known of cells as superseded, so that `hqlt run` trains them anew.  Nothing is deleted."""
     from hqlt_lab import api
@@ -169,17 +179,24 @@ def forget(
     records = api.status(file, change=change or (), only=only or (), runs=runs).records
     tried = [one for one in records if one.attempts and one.state != "superseded"]
     if not tried:
-        console.print("None of these cells was tried yet.")
+        print("[]") if as_json else console.print("None of these cells was tried yet.")
         return
     if not yes:
-        typer.confirm(f"Set aside {len(tried)} cells, from {title_of(tried[0])} to {title_of(tried[-1])}?", abort=True)
+        question = f"Set aside {len(tried)} cells, from {title_of(tried[0])} to {title_of(tried[-1])}?"
+        typer.confirm(question, abort=True, err=True)
     forgotten = api.forget(file, change=change or (), only=only or (), runs=runs)
+    if as_json:
+        print(in_json(forgotten))
+        return
     anew = Typed(file, change or [], runs).with_verb("run")
     console.print(f"{len(forgotten)} cells are superseded. Train them anew with\n    {anew}", soft_wrap=True)
 
 
 def ui(
-    file: Annotated[Path | None, typer.Argument(help="An experiment file, to be led to its runs.")] = None,
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="An experiment file, to be led to its runs.", autocompletion=completion.experiment_files),
+    ] = None,
     change: SetOption = None,
     runs: RunsOption = Path("runs"),
     tracking: TrackingOption = None,
@@ -189,10 +206,13 @@ def ui(
     from hqlt_lab import api
     from hqlt_lab.track.server import serve
 
+    tracker = api.tracker_of(runs, tracking)
+    if tracker.is_empty and not any(runs.glob("studies/*/cells.journal")):
+        raise StoreError(f"{runs}: there are no runs to look at. Begin with: hqlt run {file or 'FILE'}")
     if file and (behind := api.catch_up(file, change=change or (), runs=runs, tracking=tracking)):
-        console.print(f"[yellow]{escape(behind)}[/yellow]", soft_wrap=True)
+        warn(behind)
     console.print("The server takes some seconds to start ...")
-    with suppress(KeyboardInterrupt), serve(api.tracker_of(runs, tracking), port) as address:
+    with suppress(KeyboardInterrupt), serve(tracker, port) as address:
         for name, link in api.links(address, runs, file):
             console.print(f"{name}: {link}", soft_wrap=True)
         console.print(f"All of MLflow: {address}   Ctrl-C ends it.", soft_wrap=True)

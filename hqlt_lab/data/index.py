@@ -106,7 +106,10 @@ def read_index(folder: Path) -> Index:
 def missing(folder: Path) -> str:
     if (folder / "work").exists():
         return f"{folder}: the data are not complete. Run the same `hqlt data prepare` again: it goes on."
-    return f"{folder}: there are no prepared data. Make some with: hqlt data prepare python --into {folder}"
+    return (
+        f"{folder}: there are no prepared data. Make some with: hqlt data prepare SOURCE --into {folder} "
+        "(a file, a folder, a dataset of Hugging Face; or python, which is here already)."
+    )
 
 
 def wrong_sizes(folder: Path, index: Index) -> Iterator[str]:

@@ -25,6 +25,7 @@ SECTIONS = (
     "question", "task", "model", "train", "agent", "trainer", "ops", "arms", "cross", "one_at_a_time", "match", "tune",
     "seeds", "tune_seeds", "prune", "measure", "evaluate", "published", "quoted", "launcher",
 )  # fmt: skip
+SEEDS, TUNE_SEEDS = 3, 1  # where a file does not say
 FIRST_TUNE_SEED = 1000  # `tune_seeds: 2` is 1000, 1001: however many `seeds` there will be, none was tuned on
 
 
@@ -108,6 +109,7 @@ def load(file: str | Path, overrides: Sequence[str] = ()) -> Experiment:
         found.add("question: say in a sentence what the experiment asks.")
     if "task" not in told:
         found.add("task: what is learned? Name a task, such as {name: parity}.")
+        found.stop()  # nothing can be composed without one
     arms = found.gather(arms_of, told) or ()
     experiment = Experiment(
         name=path.stem,
@@ -115,8 +117,8 @@ def load(file: str | Path, overrides: Sequence[str] = ()) -> Experiment:
         base={word: told.get(word, {}) for word in VARIED},
         arms=tuple(arms),
         tune=found.gather(tuning, told.get("tune", {})) or {},
-        seeds=found.gather(seeds_of, told, "seeds", 3) or (0,),
-        tune_seeds=found.gather(seeds_of, told, "tune_seeds", 1, FIRST_TUNE_SEED) or (0,),
+        seeds=found.gather(seeds_of, told, "seeds", SEEDS) or (0,),
+        tune_seeds=found.gather(seeds_of, told, "tune_seeds", TUNE_SEEDS, FIRST_TUNE_SEED) or (0,),
         measure=found.gather(found.section, MeasureConfig, "measure", told.get("measure", {})) or MeasureConfig(),
         published=told.get("published", {}),
         quoted=told.get("quoted", {}),

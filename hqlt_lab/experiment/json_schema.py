@@ -13,6 +13,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from hqlt_lab.experiment.agent import AgentConfig
 from hqlt_lab.experiment.composition import ALLOWED
 from hqlt_lab.experiment.evaluation import EvaluateConfig
+from hqlt_lab.experiment.experiment import SEEDS, TUNE_SEEDS
 from hqlt_lab.experiment.settings import ON, MatchConfig, MeasureConfig, PruneConfig, TrainConfig, TrainerConfig
 from hqlt_lab.experiment.tune import Range
 from hqlt_lab.model.config import PARTS, ModelConfig, OpsConfig
@@ -20,6 +21,32 @@ from hqlt_lab.registry import available, describe, options, sentences
 
 PLAIN = {int: "integer", float: "number", bool: "boolean", str: "string", NoneType: "null", dict: "object"}
 Schema = dict[str, Any]
+
+
+SETTINGS = {
+    "model": ModelConfig,
+    "train": TrainConfig,
+    "agent": AgentConfig,
+    "trainer": TrainerConfig,
+    "ops": OpsConfig,
+    "measure": MeasureConfig,
+    "prune": PruneConfig,
+}  # sections that are settings and nothing else
+SAYS = {
+    "question": "What the experiment asks, in a sentence.",
+    "extends": "Another file to start from: what builds and trains is merged into it, what is compared replaces it.",
+    "task": "What is learned: a task by its name, or with its options.",
+    "arms": "Named changes to the base; the first arm is the baseline. Left out: the base alone.",
+    "cross": "Axes: a path and its values; every arm is trained at every choice of them.",
+    "one_at_a_time": "Axes in the same form; every arm is trained as it is, and with one value of one axis changed.",
+    "tune": "What is tuned, for every arm alike: a path and its values, or a range that is searched.",
+    "seeds": "How many seeds every cell is trained with, or a list of them.",
+    "tune_seeds": "Seeds that a range is searched with, which are not reported; a number counts from 1000.",
+    "evaluate": "What language models are asked when all is trained: a list of tasks, or settings.",
+    "launcher": "Who trains the cells, and with how much of the machine.",
+    "published": "What a paper says of an arm, shown beside ours: {arm: {metric: {best: 100.0}}}.",
+    "quoted": "Rows of other papers in the same form, shown and never run.",
+}
 
 
 def json_schema() -> Schema:
@@ -31,36 +58,36 @@ def json_schema() -> Schema:
     arm = {"type": ["object", "null"], "properties": {"allow": allow}}
     rows = {"type": "object", "additionalProperties": {"type": "object"}}
     asked = section(EvaluateConfig) | {"required": ["tasks"]}
-    properties = {
-        "question": {"type": "string", "description": "What the experiment asks, in a sentence."},
-        "extends": {"type": "string", "description": "Another file to start from."},
+    properties: Schema = {
+        "question": {"type": "string"},
+        "extends": {"type": "string"},
         "task": part("task"),
-        "model": model(),
-        "train": section(TrainConfig),
-        "agent": section(AgentConfig),
-        "trainer": section(TrainerConfig),
-        "ops": section(OpsConfig),
-        "measure": section(MeasureConfig),
-        "prune": section(PruneConfig),
+        **{name: model() if name == "model" else section(maker) for name, maker in SETTINGS.items()},
         "evaluate": {"oneOf": [{"type": "array", "items": {"type": "string"}}, asked]},
-        "launcher": part("launcher"),
+        "launcher": part("launcher") | {"default": "local"},
         "arms": {"type": "object", "additionalProperties": arm},
         "cross": axis,
         "one_at_a_time": axis,
         "match": {"oneOf": [{"enum": [*ON, None]}, section(MatchConfig) | {"required": ["on"]}]},
         "tune": {"type": "object", "additionalProperties": {"oneOf": [{"type": "array"}, section(Range)]}},
-        "seeds": seeds,
-        "tune_seeds": seeds,
+        "seeds": seeds | {"default": SEEDS},
+        "tune_seeds": seeds | {"default": TUNE_SEEDS},
         "published": rows,
         "quoted": rows,
     }
+    words = SAYS | {name: idea_of(maker) for name, maker in (SETTINGS | {"match": MatchConfig}).items()}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "hqlt_lab experiment",
         "type": "object",
         "additionalProperties": False,
-        "properties": properties,
+        "properties": {name: {"description": words[name]} | told for name, told in properties.items()},
     }
+
+
+def idea_of(maker: type) -> str:
+    """What a section is about: the first line of its words."""
+    return (maker.__doc__ or "").splitlines()[0]
 
 
 def model() -> Schema:
@@ -68,9 +95,8 @@ def model() -> Schema:
     made = section(ModelConfig)
     del made["properties"]["vocabulary"]
     for kind in PARTS:
-        words = made["properties"][kind]["description"]
-        one = part(kind)
-        made["properties"][kind] = {"description": words, "oneOf": [*one["oneOf"], {"type": "array", "items": one}]}
+        setting, one = made["properties"][kind], part(kind)
+        made["properties"][kind] = setting | {"oneOf": [*one["oneOf"], {"type": "array", "items": one}]}
     return made
 
 
@@ -80,8 +106,10 @@ def section(maker: type) -> Schema:
     properties = {}
     for field in fields(maker):
         properties[field.name] = typed(hints[field.name]) | {"description": words[field.name]}
-        if field.default is not MISSING and field.name not in PARTS:
+        if field.default is not MISSING:
             properties[field.name]["default"] = field.default
+        elif field.default_factory is not MISSING:
+            properties[field.name]["default"] = field.default_factory()
     return {"type": "object", "additionalProperties": False, "properties": properties}
 
 
@@ -95,7 +123,9 @@ def with_options(kind: str, name: str) -> Schema:
     """{name: ..., option: ...} of one part."""
     properties: Schema = {"name": {"const": name, "description": describe(kind, name).idea}}
     for option in options(kind, name).values():
-        properties[option.name] = typed(option.type) | ({} if option.required else {"default": option.default})
+        default = {} if option.required else {"default": option.default}
+        says = {"description": option.says} if option.says else {}
+        properties[option.name] = typed(option.type) | default | says
     required = ["name", *(option.name for option in options(kind, name).values() if option.required)]
     return {"type": "object", "additionalProperties": False, "required": required, "properties": properties}
 

@@ -17,7 +17,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from hqlt_lab.errors import ConfigError
+from hqlt_lab.errors import ConfigError, did_you_mean, listed
 from hqlt_lab.experiment.change import MERGED, changed
 
 
@@ -28,9 +28,11 @@ def read(file: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
         path, equals, value = override.partition("=")
         if not equals or not path:
             raise ConfigError(f"--set {override}: a setting is given as path=value, such as train.lr=0.001.")
-        told = changed(
-            told, {path: parsed(value)}, (*MERGED, "match", "seeds", "question", "evaluate"), f"--set {override}"
-        )
+        try:
+            given = parsed(value)
+        except ConfigError as error:
+            raise ConfigError(f"--set {override}: {error}") from error
+        told = changed(told, {path: given}, (*MERGED, "match", "seeds", "question", "evaluate"), f"--set {override}")
     if isinstance(told.get("match"), Mapping):  # in YAML 1.1 the word `on` is true
         told["match"] = {"on" if key is True else key: value for key, value in told["match"].items()}
     return told
@@ -43,7 +45,7 @@ def read_file(file: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
     try:
         told: Any = OmegaConf.to_container(OmegaConf.load(file), resolve=False)
     except OSError as error:
-        raise ConfigError(f"{file}: cannot be read ({error.strerror}).") from error
+        raise ConfigError(f"{file}: cannot be read ({error.strerror}).{instead_of(file)}") from error
     except (YAMLError, OmegaConfBaseException, UnicodeDecodeError) as error:
         raise ConfigError(f"{file}: is not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(told, dict):
@@ -55,6 +57,14 @@ def read_file(file: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
     if not isinstance(other, str):
         raise ConfigError(f"{file}: extends: takes the name of one file, got {other!r}.")
     return on_top_of(read_file(file.parent / other, (*seen, file.resolve())), told, file)
+
+
+def instead_of(file: Path) -> str:
+    """The experiment files that may be meant: the nearest one beside it, or those in it."""
+    if file.is_dir():
+        return f" It is a folder; the files in it: {listed(map(str, sorted(file.glob('*.yaml'))))}."
+    beside = sorted(file.parent.glob("*.y*ml")) if file.parent.is_dir() else []
+    return did_you_mean(str(file), map(str, beside))
 
 
 def on_top_of(base: dict[str, Any], told: dict[str, Any], file: Path) -> dict[str, Any]:

@@ -8,17 +8,14 @@ effects                        of each factor of a grid
 cells                          how many are in which state; those without a result, and why
 """
 
-import json
-import math
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import asdict, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from hqlt_lab.report.rows import Row
 from hqlt_lab.study.record import Record
 from hqlt_lab.train.evaluations import read_evaluations
 from hqlt_lab.train.probe_file import read_probes
+from hqlt_lab.words import in_json
 
 if TYPE_CHECKING:
     from hqlt_lab.report.report import Report
@@ -44,7 +41,7 @@ def as_json(report: "Report") -> str:
             "unfinished": [without_result(record) for record in report.records if record.state != "done"],
         },
     }
-    return json.dumps(plain(told), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return in_json(told) + "\n"
 
 
 def row_of(row: Row) -> dict[str, Any]:
@@ -74,16 +71,3 @@ def seed_of(record: Record) -> dict[str, Any]:
 
 def without_result(record: Record) -> dict[str, Any]:
     return {name: getattr(record, name) for name in ("key", "arm", "seed", "point", "state", "attempts", "why")}
-
-
-def plain(value: Any) -> Any:
-    """Only what JSON has."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if is_dataclass(value) and not isinstance(value, type):
-        return plain(asdict(value))
-    if isinstance(value, Mapping):
-        return {str(key): plain(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [plain(inner) for inner in value]
-    return value if isinstance(value, str | int | bool | None) else str(value)

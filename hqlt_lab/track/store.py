@@ -45,6 +45,11 @@ class Tracker:
         """Whether a server stands between."""
         return self.uri.startswith(("http://", "https://"))
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is a file that nobody has written yet."""
+        return self.database is not None and not has_content(self.database)
+
 
 def default_tracker(runs: Path) -> Tracker:
     """A database and a folder of files, embedded in the folder of all runs."""

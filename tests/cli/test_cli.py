@@ -33,7 +33,13 @@ def test_list_can_be_narrowed_and_read_by_programs():
     listed = json.loads(hqlt("list", "update_rule", "*delta", "--json"))
     parts = {part["name"]: part for part in listed["update_rule"]}
     assert {"bounded_delta", "delta", "gated_delta"} <= set(parts)
-    assert parts["delta"]["options"]["max_beta"] == {"type": "float", "required": False, "default": 1.0}
+    assert parts["delta"]["options"]["max_beta"] | {"says": ""} == {
+        "type": "float",
+        "required": False,
+        "default": 1.0,
+        "says": "",
+    }
+    assert parts["delta"]["options"]["max_beta"]["says"].startswith("The largest strength of a write")
 
 
 def test_show_tells_words_options_and_place():
@@ -86,7 +92,7 @@ def test_a_part_that_does_not_conform_fails_the_command(tmp_path):
         "    return Schedule(delay=5, window=3)\n"
     )
     assert "These do not conform: timing leaky." in hqlt(
-        "--with", "leaky.py", "check", "timing", "leaky", "--quick", folder=tmp_path, code=1
+        "--with", "leaky.py", "check", "timing", "leaky", "--quick", folder=tmp_path, code=3
     )
 
 

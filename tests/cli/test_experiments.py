@@ -152,5 +152,7 @@ def test_a_mistake_is_a_sentence_and_an_exit_code(folder, words, says):
 
 def test_numbers_are_for_people():
     assert [in_time(s) for s in (42.4, 170, 9000, 4e5)] == ["42.4 s", "2.83 min", "2.5 h", "4.63 d"]
+    assert [in_time(days * 86_400) for days in (700, 31_100)] == ["700 d", "85.1 years"]
+    assert [in_bytes(3.2e18), in_numbers(4.5e15)] == ["3,200 PB", "4,500T"]
     assert [in_bytes(b) for b in (12, 34500, 1.2e9)] == ["12 B", "34.5 kB", "1.2 GB"]
     assert [in_numbers(n) for n in (950, 595392, 1465750528)] == ["950", "595k", "1.47B"]

@@ -71,6 +71,12 @@ def test_run_again_has_nothing_left_to_train(place):
     assert "4 of 4 cells are settled; nothing is left to train." in typed("run", "study.yaml")
 
 
+def test_run_tells_programs_the_report_and_everything_else_to_standard_error(place):
+    told = CliRunner().invoke(app, ["run", "study.yaml", "--json"], catch_exceptions=False)
+    assert json.loads(told.stdout) == json.loads(typed("report", "study.yaml", "--json"))
+    assert "nothing is left to train" in told.stderr
+
+
 def test_status_lists_every_cell_and_json_has_it_all(place):
     assert "4 done. Nobody is at work on it." in typed("status", "study.yaml")
     found = json.loads(typed("status", "study.yaml", "--only", "arm=vector", "--json"))

@@ -104,7 +104,7 @@ def test_another_process_gets_the_folder_and_not_the_tokens(corpus):
 
 
 def test_a_folder_without_data_says_what_to_type(tmp_path):
-    with pytest.raises(StoreError, match=r"there are no prepared data. Make some with: hqlt data prepare python"):
+    with pytest.raises(StoreError, match=r"there are no prepared data. Make some with: hqlt data prepare SOURCE"):
         open_corpus(tmp_path / "nothing")
     (tmp_path / "half/work").mkdir(parents=True)
     with pytest.raises(StoreError, match=r"not complete. Run the same `hqlt data prepare` again"):

@@ -2,19 +2,16 @@
 
 import json
 import re
-import shlex
 import shutil
-import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 import hqlt_lab as lab
 from hqlt_lab.registry import KINDS, available
+from tests.house.pages import ROOT, commands, shrink, typed
 
-ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 
 
@@ -51,15 +48,6 @@ def test_composing_a_model_takes_five_lines_and_a_new_rule_less_than_sixty():
     assert len(rule.splitlines()) < 60
 
 
-def commands(text):
-    found = [
-        line.split("#")[0].strip()
-        for block in re.findall(r"```bash\n(.*?)```", text, re.DOTALL)
-        for line in block.splitlines()
-    ]
-    return [line for line in found if line]
-
-
 def test_the_make_targets_of_the_readme_exist():
     targets = {line.split()[1] for line in commands(README) if line.startswith("make ")}
     assert targets and all(f"\n{target}:" in (ROOT / "Makefile").read_text() for target in targets)
@@ -87,37 +75,7 @@ def small_world(tmp_path_factory):
     return folder
 
 
-def shrink(file, shrunk):
-    text = file.read_text()
-    for found, instead in shrunk.items():
-        text, count = re.subn(found, instead, text)
-        assert count == 1, f"{found} is not in {file} any more"
-    file.write_text(text)
-
-
-def typed(line, folder):
-    """Type a command; the browser's server is left running for a moment, then Ctrl-C."""
-    words = [str(Path(sys.executable).parent / "hqlt"), *shlex.split(line)[1:]]
-    told_by = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    with subprocess.Popen(words, cwd=folder, preexec_fn=hear_ctrl_c, **told_by) as process:
-        told = ""
-        if words[1] == "ui":
-            for said in process.stdout:
-                told += said
-                if "Ctrl-C ends it" in said:
-                    process.send_signal(signal.SIGINT)
-                    break
-        told += process.communicate(timeout=300)[0]
-    assert process.returncode == 0, f"{line}\n{told}"
-    return told
-
-
-def hear_ctrl_c():
-    """Also where the tests run in the background, whose shell lets nothing of it hear Ctrl-C."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-PAGES = ["README.md", *(f"docs/{page}.md" for page in ("experiments", "studies", "probes", "reports", "rl"))]
+PAGES = ["README.md", *(f"docs/{page}.md" for page in ("experiments", "studies", "probes", "reports", "rl", "mlflow"))]
 
 
 def test_the_page_on_data_does_what_it_says(tmp_path):

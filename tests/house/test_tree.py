@@ -64,6 +64,7 @@ MAY_IMPORT = {
         "check",
         "api",
     },
+    "reference": {"registry", "experiment", "cli"},
 }
 
 

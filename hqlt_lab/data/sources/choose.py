@@ -13,6 +13,8 @@ from hqlt_lab.data.sources.files import local, python
 from hqlt_lab.data.sources.hub import Hub
 from hqlt_lab.errors import ConfigError
 
+WRITTEN = (".txt", ".md", ".py", ".json", ".jsonl", ".csv", ".parquet", ".gz", ".zst")  # no dataset ends so
+
 
 def open_source(request: Request) -> Source:
     """The source of a request; text, config and split are for those that have them."""
@@ -21,6 +23,6 @@ def open_source(request: Request) -> Source:
         return python()
     if not name.startswith("hf:") and Path(name).exists():
         return local(Path(name), request.text)
-    if name.startswith((".", "/", "~")):
+    if name.startswith((".", "/", "~")) or Path(name).suffix in WRITTEN:
         raise ConfigError(f"{name}: there is no such file or folder.")
     return Hub(name.removeprefix("hf:"), request.config, request.split, request.text)

@@ -1,6 +1,5 @@
 """All that differs between things, in sections; or between one experiment and what was published."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -13,6 +12,7 @@ from hqlt_lab.report.compare.section import Section
 from hqlt_lab.report.compare.settings import cells_differ, studies_differ
 from hqlt_lab.report.compare.subject import Study, Trained
 from hqlt_lab.report.render import escaped, markdown_table
+from hqlt_lab.words import in_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class Comparison:
     def json(self) -> str:
         """For programs: every number in full."""
         told = {one.name: {"said": list(one.said), "entries": list(one.entries)} for one in self.sections}
-        return json.dumps({"things": list(self.things)} | told, indent=1, default=str) + "\n"
+        return in_json({"things": list(self.things)} | told) + "\n"
 
 
 def compare(things: Sequence[Trained | Study]) -> Comparison:

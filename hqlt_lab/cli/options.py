@@ -1,0 +1,35 @@
+"""Arguments and options that several verbs share: one meaning, one name, one sentence, one way to be completed."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hqlt_lab.cli import completion
+from hqlt_lab.registry import KINDS
+
+FileArgument = Annotated[Path, typer.Argument(help="An experiment file.", autocompletion=completion.experiment_files)]
+RunsOption = Annotated[Path, typer.Option("--runs", help="Where runs are kept.")]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", help="Change the file's base: train.lr=0.001. Repeatable.", autocompletion=completion.settings
+    ),
+]
+OnlyOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Choose cells: arm=NAME,seed=0, or any axis by its name. Repeatable.", autocompletion=completion.choices
+    ),
+]
+TrackingOption = Annotated[
+    str | None,
+    typer.Option(help="MLflow's tracking URI. Default: $MLFLOW_TRACKING_URI, or mlflow.db in the folder of runs."),
+]
+KindArgument = Annotated[str, typer.Argument(help=", ".join(KINDS), autocompletion=completion.kinds)]
+NameArgument = Annotated[str, typer.Argument(help="A registered name.", autocompletion=completion.parts)]
+
+
+def for_programs(shape: str) -> Any:
+    """--json, with what it prints: the keys, so that they can be counted on."""
+    return typer.Option("--json", help=f"For programs: {shape}")
