@@ -9,7 +9,14 @@ from hqlt_lab.reference.markdown import code, heading, item, page
 from hqlt_lab.registry import KINDS, available, describe, options, spelled
 
 Schema = dict[str, Any]
-WORDS = {"integer": "int", "number": "float", "boolean": "bool", "string": "str", "array": "list", "object": "mapping"}
+WORDS: dict[str, str] = {
+    "integer": "int",
+    "number": "float",
+    "boolean": "bool",
+    "string": "str",
+    "array": "list",
+    "object": "mapping",
+}
 INTRODUCTION = (
     "Every section of an experiment file, every key in it, and every part that it can name. Only `question` and `task` "
     "must be there. What a file looks like as a whole: [experiments.md](../experiments.md). `hqlt schema` gives the "
@@ -83,15 +90,15 @@ def form_of(told: Schema) -> str:
     for word in ("anyOf", "oneOf"):
         if word in told:
             return alternatives(told[word])
-    kind = told.get("type", "any value")
+    kind: Any = told.get("type", "any value")
     if isinstance(kind, list):
-        return " | ".join(WORDS.get(one, one) for one in kind)
+        return " | ".join(WORDS.get(str(one), str(one)) for one in kind)
     if kind == "array":
         return f"list of {form_of(told['items'])}" if "items" in told else "list"
     inner = told.get("additionalProperties")
     if kind == "object" and isinstance(inner, dict):
         return f"mapping of names to {form_of(inner)}"
-    return WORDS.get(kind, kind)
+    return WORDS.get(kind, str(kind))
 
 
 def alternatives(several: list[Schema]) -> str:

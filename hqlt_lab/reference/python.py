@@ -29,7 +29,7 @@ def entry(name: str) -> Iterator[str]:
     thing = getattr(hqlt_lab, name)
     yield from heading(2, f"lab.{name}")
     yield from ("```python", *signature(name, thing), "```", "", words(thing))
-    if is_dataclass(thing):
+    if inspect.isclass(thing) and is_dataclass(thing):
         yield ""
         for field, says in sentences(thing).items():
             yield from item(field, [], says)
