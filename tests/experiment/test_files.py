@@ -47,6 +47,17 @@ def test_every_axis_has_a_small_experiment():
     assert parity | recall | {"expressivity_modular_arithmetic", "language", "t_maze", "visual_match"} <= names
 
 
+def test_every_small_experiment_is_answered_or_said_to_be_open():
+    told = (EXPERIMENTS / "README.md").read_text()
+    answered, _, rest = told.partition("Written, and not run to its end yet:")
+    still_open = rest.partition("\n## ")[0]
+    for file in sorted((EXPERIMENTS / "small").glob("*.yaml")):
+        kept = [(EXPERIMENTS / "answers" / f"{file.stem}.{kind}").exists() for kind in ("md", "html")]
+        is_answered = f"(small/{file.name})" in answered
+        assert is_answered != (f"(small/{file.name})" in still_open), file.name
+        assert kept == [is_answered, is_answered], file.name
+
+
 def test_reading_a_file_does_not_load_the_compiler_of_torch():
     script = (
         f"import sys; from hqlt_lab.experiment.experiment import load; load({str(EXPERIMENTS / 'small/rules.yaml')!r})"
