@@ -40,7 +40,7 @@ test: $(VENV)/dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(CORES) -m "not slow and not gpu"
 
 test-slow: $(VENV)/gpu browser
-	$(BIN)/python -m pytest -q -m "slow and not gpu"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(CORES) --dist loadfile -m "slow and not gpu"
 
 # pages are looked at in Debian's browser; without one those tests are skipped and say what to install
 browser:
