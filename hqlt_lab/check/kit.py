@@ -6,11 +6,11 @@ A check is a function of the subject that raises `Broken` with a sentence, or yi
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from hqlt_lab.check import for_all, for_layouts, for_others, for_rules, for_timings
+from hqlt_lab.check import for_all, for_layouts, for_others, for_rules, for_tasks, for_timings
 from hqlt_lab.check.report import Broken, Line, Report
 from hqlt_lab.check.subject import Subject
 from hqlt_lab.errors import RegistryError, listed
-from hqlt_lab.registry import build, split
+from hqlt_lab.registry import build, find, split
 
 Check = Callable[[Subject], Iterator[Line] | None]
 
@@ -43,21 +43,46 @@ OF_ALL: tuple[Check, ...] = (
     for_all.every_parameter_learns,
     for_all.own_initialisation_survives,
 )
+OF_TASKS: tuple[Check, ...] = (
+    for_tasks.examples_are_numbered,
+    for_tasks.training_varies_and_tests_do_not,
+    for_tasks.rows_are_padded_on_the_right,
+    for_tasks.answers_stand_at_tokens_that_are_read,
+    for_tasks.every_size_occurs,
+    for_tasks.guessing_is_what_chance_says,
+    for_tasks.examples_can_be_read_by_people,
+)
+CHECKED = (*OF_ITS_KIND, "task")
 SLOW: tuple[Check, ...] = (for_all.crosses_with_every_part, for_all.compiles)
 
 
 def check_part(kind: str, spec: Any, quick: bool = False) -> Report:
     """Put a part, by name or as {name: ..., option: ...}, through the checks of its kind, the slow ones too."""
-    subject = Subject(kind, *split(kind, spec))
+    all_of_them, subject = checks(kind, quick), Subject(kind, *split(kind, spec))
+    if not is_checked(kind, subject.name):
+        raise RegistryError(
+            f"{kind} {subject.name!r}: the kit checks tasks that write their examples themselves; "
+            "a world is for Gymnasium's check_env, see `lab.gym_world`."
+        )
     build(kind, subject.spec, width=8, heads=2)  # options it refuses are the caller's mistake, not the part's
-    return Report(kind, subject.name, tuple(line for check in checks(kind, quick) for line in outcome(check, subject)))
+    return Report(kind, subject.name, tuple(line for check in all_of_them for line in outcome(check, subject)))
 
 
 def checks(kind: str, quick: bool = False) -> tuple[Check, ...]:
     """All checks of that kind, its own first.  The slow ones take seconds, not milliseconds."""
-    if kind not in OF_ITS_KIND:
-        raise RegistryError(f"The kit checks {listed(OF_ITS_KIND)}; it knows nothing of {kind!r}.")
+    if kind not in CHECKED:
+        raise RegistryError(f"The kit checks {listed(CHECKED)}; it knows nothing of {kind!r}.")
+    if kind == "task":
+        return OF_TASKS
     return OF_ITS_KIND[kind] + OF_ALL + (() if quick else SLOW)
+
+
+def is_checked(kind: str, name: str) -> bool:
+    """Of tasks, those whose examples come from a counter."""
+    from hqlt_lab.tasks._generated import Generated
+
+    maker = find(kind, name)
+    return kind != "task" or (isinstance(maker, type) and issubclass(maker, Generated))
 
 
 def outcome(check: Check, subject: Subject) -> list[Line]:

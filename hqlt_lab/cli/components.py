@@ -131,13 +131,13 @@ def check(
     """Put parts through the conformance kit; or, `check backends`, what computes them beside the truth."""
     if kind == "backends":
         return check_backends(name, as_json)
-    from hqlt_lab.check.kit import OF_ITS_KIND, check_part, checks
+    from hqlt_lab.check.kit import CHECKED, check_part, checks, is_checked
 
-    kinds = [kind] if kind else list(OF_ITS_KIND)
+    kinds = [kind] if kind else list(CHECKED)
     checks(kinds[0])
     reports = []
     for one in kinds:
-        for part in [name] if name else available(one):
+        for part in [name] if name else [part for part in available(one) if is_checked(one, part)]:
             with aside.status(f"checking {one} {part} ..."):
                 reports.append(check_part(one, {"name": part, **chosen_options(option or [])}, quick))
             if not as_json:

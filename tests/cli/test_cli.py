@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hqlt_lab.check.kit import OF_ITS_KIND, check_part
+from hqlt_lab.check.kit import CHECKED, check_part
 from hqlt_lab.cli.templates import write
 from hqlt_lab.registry import KINDS, available, include, temporarily
 
@@ -56,7 +56,7 @@ def test_doctor_tells_what_is_used_and_how_to_get_what_is_missing():
     assert {"topic", "found", "note"} == set(json.loads(hqlt("doctor", "--json"))[0])
 
 
-@pytest.mark.parametrize("kind", OF_ITS_KIND)
+@pytest.mark.parametrize("kind", CHECKED)
 def test_a_new_part_conforms_as_generated(kind, tmp_path):
     with temporarily():
         file = write(kind, "my_part", tmp_path)

@@ -46,7 +46,7 @@ MAY_IMPORT = {
         "study",
         "report",
     },
-    "check": {"errors", "registry", "ops", "components", "model"},
+    "check": {"errors", "registry", "ops", "components", "model", "tasks"},
     "cli": {
         "errors",
         "words",

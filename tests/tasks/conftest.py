@@ -30,8 +30,13 @@ def told(spec):
 
 
 @pytest.fixture(params=CASES, ids=told)
-def task(request):
-    return lab.build("task", request.param)
+def spec(request):
+    return request.param
+
+
+@pytest.fixture
+def task(spec):
+    return lab.build("task", spec)
 
 
 @pytest.fixture(params=GENERATED)

@@ -5,12 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import torch
 
 import hqlt_lab as lab
+from hqlt_lab.check.kit import check_part
 from hqlt_lab.registry import find
-from hqlt_lab.tasks._base import Batch, Task
+from hqlt_lab.tasks._base import Task
 from tests.tasks.conftest import GENERATED
 
 SPLITS = ("train", "short", "valid", "test")
@@ -20,9 +20,8 @@ def same(one, other):
     return all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
 
 
-def read(task, batch):
-    """[B, T]: which tokens are real."""
-    return torch.arange(batch.tokens.shape[1]) < (batch.lengths - task.unread)[:, None]
+def test_it_conforms(spec):
+    check_part("task", spec).assert_passed()
 
 
 def test_file_name_and_class_are_one_word(name):
@@ -44,45 +43,6 @@ def test_defaults_are_written_as_in_yaml(name):
     spelled_out = {option.name: option.default for option in lab.options("task", name).values()}
     plain, filled = lab.build("task", name), lab.build("task", {"name": name, **spelled_out})
     assert same(plain.examples("train", 0, 0, 5), filled.examples("train", 0, 0, 5))
-
-
-@pytest.mark.parametrize("split", SPLITS)
-def test_slices_of_a_batch_are_the_batch(task, split):
-    whole = task.examples(split, 3, 64, 32)
-    parts = [task.examples(split, 3, first, count) for first, count in ((64, 16), (80, 15), (95, 1))]
-    assert same(whole, Batch(*(torch.cat(field) for field in zip(*parts, strict=True))))
-
-
-@pytest.mark.parametrize("split", SPLITS)
-def test_rows_are_int64_as_wide_as_the_longest_and_padded_on_the_right(task, split):
-    batch = task.examples(split, 0, 0, 300)
-    low, high = task.lengths[split]
-    assert all(field.dtype == torch.int64 for field in batch)
-    assert batch.tokens.shape == batch.labels.shape == (300, task.tokens_in(split)) == (300, high - task.unread)
-    assert batch.lengths.min() >= low and batch.lengths.max() <= high
-    real = read(task, batch)
-    assert (batch.tokens[real] > 0).all() and (batch.tokens[~real] == 0).all()
-
-
-@pytest.mark.parametrize("split", SPLITS)
-def test_labels_are_tokens_and_stand_at_real_places(task, split):
-    batch = task.examples(split, 0, 0, 300)
-    assert batch.tokens.max() < task.vocabulary and batch.labels.max() < task.vocabulary
-    assert ((batch.labels == -1) | (batch.labels > 0)).all()
-    assert (batch.labels[~read(task, batch)] == -1).all()
-    assert (batch.labels >= 0).any(1).all(), "every example asks for something"
-
-
-def test_every_size_of_a_split_occurs_up_to_its_ends(task):
-    for split in SPLITS:
-        lengths = task.examples(split, 0, 0, 8192).lengths
-        assert (lengths.min(), lengths.max()) == task.lengths[split]
-
-
-def test_train_varies_with_the_run_and_the_fixed_sets_do_not(task):
-    assert not same(task.examples("train", 0, 0, 64), task.examples("train", 1, 0, 64))
-    for split in ("short", "valid", "test"):
-        assert same(task.examples(split, 0, 0, 64), task.examples(split, 1, 0, 64))
 
 
 def test_data_seed_changes_the_fixed_sets_alone(name):
@@ -113,22 +73,6 @@ def test_answers_are_balanced_as_chance_says(name):
     assert len(answers) == round(100 / task.chance)
     share = counts / counts.sum()
     assert (share - task.chance / 100).abs().max() < 5 * (task.chance / 100 / counts.sum()) ** 0.5
-
-
-def test_the_alphabet_spells_every_token_differently(task):
-    assert len(set(task.alphabet)) == task.vocabulary
-    assert not any(" " in word or not word for word in task.alphabet)
-
-
-def test_an_example_can_be_read(task):
-    batch = task.examples("train", 0, 0, 8)
-    for row in range(8):
-        words = task.decode(batch, row).split()
-        answers = [word for word in words if word.startswith("[")]
-        assert len(words) - len(answers) == batch.lengths[row] - task.unread
-        assert [task.alphabet.index(word[1:-1]) for word in answers] == [
-            x for x in batch.labels[row].tolist() if x >= 0
-        ]
 
 
 def test_variety_counts_the_inputs(task):
