@@ -72,7 +72,7 @@ def test_a_failure_ends_the_command_with_what_failed(tmp_path):
     wrong = "import hqlt_lab.ops.linear as linear\nright = linear.chunked\n"
     wrong += "linear.chunked = lambda *x: tuple(2 * y for y in right(*x))\n"
     (tmp_path / "wrong.py").write_text(wrong)
-    told = hqlt("--with", str(tmp_path / "wrong.py"), "check", "backends", "torch", code=1)
+    told = hqlt("--with", str(tmp_path / "wrong.py"), "check", "backends", "torch", code=3)
     assert "These do not give what the truth gives: torch float64 delta delayed_chunk" in told
 
 

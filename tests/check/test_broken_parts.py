@@ -301,5 +301,5 @@ def test_what_failed_is_listed_for_a_users_own_test():
 def test_options_that_the_part_refuses_are_the_callers_mistake():
     with pytest.raises(ConfigError, match=r"max_beta: a number in \(0, 2\] is needed"):
         check_part("update_rule", {"name": "delta", "max_beta": 3})
-    with pytest.raises(RegistryError, match="it knows nothing of 'task'"):
-        check_part("task", "parity")
+    with pytest.raises(RegistryError, match="it knows nothing of 'launcher'"):
+        check_part("launcher", "local")

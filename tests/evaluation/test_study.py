@@ -113,7 +113,7 @@ def test_a_cell_by_its_key_answers_with_a_memory_silent_too():
     assert whole != silent
     client, run = run_of(folder)
     assert client.get_run(run).data.metrics["without_fw/eval/wikitext/word_perplexity"] == pytest.approx(silent)
-    said = typed("evaluate", "study.yaml", "--tasks", "wikitext", "--local", "local", "--lesion", "fw", code=1)
+    said = typed("evaluate", "study.yaml", "--tasks", "wikitext", "--local", "local", "--lesion", "fw", code=3)
     assert "vector without fw" in said and "this model has kv alone" in said
 
 
@@ -148,7 +148,7 @@ def test_numbers_that_were_made_otherwise_are_left_out_and_the_reader_is_told():
 def test_a_dataset_that_is_not_there_is_told_and_everything_else_is_kept(tmp_path):
     some = local(tmp_path / "some", ("arc_easy",))
     key = folders()[0].name
-    told = typed("evaluate", key, "--tasks", "swde,arc_easy", "--local", str(some), "--length", "60", code=1)
+    told = typed("evaluate", key, "--tasks", "swde,arc_easy", "--local", str(some), "--length", "60", code=3)
     assert "swde: there is no" in told and "arc_easy/acc" in told
     assert any(one.task == "arc_easy" and one.protocol.length == 60 for one in answers_in(folders()[0]))
 
