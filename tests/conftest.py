@@ -1,11 +1,13 @@
 """What all tests share."""
 
+import os
 from pathlib import Path
 
 import pytest
 import torch
 
 HERE = Path.cwd()
+os.environ.pop("COLUMNS", None)  # pytest-xdist tells its workers 80, and what is written to no terminal has no width
 
 
 @pytest.fixture(autouse=True)

@@ -30,7 +30,8 @@ def small(cell):
     """A few channels; of language models, whose arms may differ in size, a few layers and tokens, too."""
     if cell.task["name"] != "language":
         return replace(cell, model={**cell.model, "mlp_width": 16})
-    sizes = {"mlp_width": 16, "width": 32, "heads": 4, "layers": 2}
+    turns = max([2, *(len(part) for part in cell.model.values() if isinstance(part, list))])  # all its different layers
+    sizes = {"mlp_width": 16, "width": 32, "heads": 4, "layers": turns}
     return replace(
         cell, model={**cell.model, **sizes}, task={**cell.task, "length": 96}, train=replace(cell.train, batch_size=4)
     )
