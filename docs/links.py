@@ -18,6 +18,7 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).parents[1]
 BESIDE = ("CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "LICENSE")
 SHELVES = ("experiments", "components")
+ENDINGS = ("md", "yaml", "py", "html")
 LINK = re.compile(r"(\]\()(?!\w+:|#|/)([^)#\s]+)")
 
 
@@ -25,7 +26,8 @@ def on_files(files: Files, config: Any) -> Files:
     """Add what lies beside docs/."""
     found = [ROOT / name for name in BESIDE]
     for shelf in SHELVES:
-        found += (file for ending in ("md", "yaml", "py") for file in sorted((ROOT / shelf).rglob(f"*.{ending}")))
+        found += (file for ending in ENDINGS for file in sorted((ROOT / shelf).rglob(f"*.{ending}")))
+    found = [file for file in found if (file.parent.name, file.suffix) != ("answers", ".md")]  # beside each is its page
     for file in found:
         files.append(File.generated(config, file.relative_to(ROOT).as_posix(), abs_src_path=str(file)))
     return files

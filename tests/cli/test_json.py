@@ -27,7 +27,6 @@ seeds: 1
 measure: {select: valid/loss, report: [test/loss], direction: minimize}
 """
 PREPARE = "data prepare python --into data --limit-documents 20 --valid 0.2 --test 0.2 --workers 1"
-# in this order: what is made by one is read by the next
 LINES = {
     "hqlt data prepare": PREPARE,
     "hqlt data show": "data show data --compress 100",
@@ -59,6 +58,8 @@ def folder(tmp_path_factory):
     """What is typed here finds a prepared text and a study of one cell."""
     made = tmp_path_factory.mktemp("json")
     (made / "study.yaml").write_text(STUDY)
+    for line in (PREPARE, "train study.yaml"):
+        said_by(made, line)
     return made
 
 

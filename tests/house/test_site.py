@@ -56,7 +56,7 @@ def test_every_link_and_picture_of_the_site_leads_somewhere(site):
     for file, found in pages.items():
         for address in [*found.links, *found.loads]:
             scheme, _, path, _, place = urlsplit(address)
-            if scheme in ("https", "mailto"):
+            if scheme in ("https", "mailto", "data"):
                 continue
             target = (file.parent / unquote(path)).resolve() if path else file
             target = target / "index.html" if target.is_dir() else target
