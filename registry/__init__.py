@@ -20,7 +20,7 @@ from hqlt_lab.registry.kinds import KINDS, Kind
 from hqlt_lab.registry.options import Option, fits, options, spelled
 from hqlt_lab.registry.outside import hand_on, include, included
 from hqlt_lab.registry.sentences import sentences
-from hqlt_lab.registry.settings import settings_from, too_small
+from hqlt_lab.registry.settings import settings_from, too_large, too_small
 from hqlt_lab.registry.shelves import names_in, open_shelf, titles
 
 __all__ = [
@@ -46,5 +46,6 @@ __all__ = [
     "split",
     "temporarily",
     "titles",
+    "too_large",
     "too_small",
 ]

@@ -22,7 +22,7 @@ KINDS: dict[str, Kind] = {
         "what the fast weights see of a query or a key", "hqlt_lab.components.feature_maps", ("width", "heads")
     ),
     "task": Kind("what is learned", "hqlt_lab.tasks"),
-    "launcher": Kind("who trains the cells of a study, and where", "hqlt_lab.study.launchers"),
+    "launcher": Kind("who trains the cells of a study, and where", "hqlt_lab.study.launchers", ("errand",)),
 }
 
 

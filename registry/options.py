@@ -12,6 +12,7 @@ from hqlt_lab.registry.kinds import KINDS
 from hqlt_lab.registry.sentences import noted
 
 REQUIRED = inspect.Parameter.empty
+INFINITE, LARGEST_INT = float("inf"), 2**63
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,10 @@ def as_in_yaml(default: Any) -> Any:
 
 
 def fits(value: Any, wanted: Any) -> bool:
-    """Whether a value from YAML is of the type that a signature asks for.  An int is a float; a bool is not an int."""
+    """Whether a value from YAML is of the type that a signature asks for.
+
+    An int is a float; a bool is not an int; nan, infinity and what takes more than 64 bits are no numbers.
+    """
     origin, inner = get_origin(wanted), get_args(wanted)
     if wanted is Any:
         return True
@@ -69,9 +73,9 @@ def fits(value: Any, wanted: Any) -> bool:
     if origin in (dict, Mapping):
         return isinstance(value, Mapping)
     if wanted is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
+        return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < INFINITE
     if wanted is int:
-        return isinstance(value, int) and not isinstance(value, bool)
+        return isinstance(value, int) and not isinstance(value, bool) and abs(value) < LARGEST_INT
     return isinstance(value, NoneType if wanted is None else wanted)
 
 

@@ -6,6 +6,8 @@ Three ways in, all chosen by whoever starts the program and none from inside a Y
     the working folder       [tool.hqlt_lab] with = ["my_rule.py"]          in its pyproject.toml
     the command line         hqlt --with my_rule.py ...                     or include("my_rule.py") in Python
 
+A task file of lm-eval (YAML) is code too, as it may name functions: an experiment may ask it if it came in this way.
+
 The command line leaves its files in the variable HQLT_WITH, so that the processes it starts know them too.
 """
 
@@ -20,18 +22,25 @@ from pathlib import Path
 from hqlt_lab.errors import RegistryError
 
 INHERITED = "HQLT_WITH"
+TASK_FILES = (".yaml", ".yml")
 _included: dict[Path, str] = {}
 _numbers = count()
 _declared_in: set[Path] = set()
 
 
 def include(file: str | Path) -> None:
-    """Run a Python file so that the parts in it are registered; a file that was run before is left alone."""
+    """Run a Python file so that the parts in it are registered; a file that was run before is left alone.
+
+    A task file of lm-eval is noted, so that experiments may name it.
+    """
     path = Path(file).resolve()
     if path in _included:
         return
     if not path.is_file():
         raise RegistryError(f"--with {file}: there is no such file.")
+    if path.suffix in TASK_FILES:  # nothing to run now: an experiment may name it, and lm-eval runs what it names
+        _included[path] = ""
+        return
     name = f"hqlt_outside_{next(_numbers)}_{path.stem}"  # never used twice: compilers remember modules by name
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:

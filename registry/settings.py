@@ -34,6 +34,15 @@ def hints(maker: Any) -> Mapping[str, Any]:
     return get_type_hints(maker)
 
 
+def too_large(settings: Any, most: Mapping[str, int]) -> list[str]:
+    """A sentence for each of these settings that is larger than it may be."""
+    return [
+        f"{name}: at most {high:,} are possible, got {getattr(settings, name):,}."
+        for name, high in most.items()
+        if getattr(settings, name) is not None and getattr(settings, name) > high
+    ]
+
+
 def too_small(settings: Any, least: Mapping[str, float]) -> list[str]:
     """A sentence for each of these settings that is smaller than it may be."""
     return [

@@ -98,9 +98,23 @@ def read_index(folder: Path) -> Index:
         index = Index(**told)
     except (ValueError, TypeError, KeyError) as error:
         raise StoreError(f"{file}: it is damaged ({error}). Prepare the data again in another folder.") from error
+    if wrong := unsound(index):
+        raise StoreError(f"{file}: it is damaged ({wrong}). Prepare the data again in another folder.")
     if index.digest != digest:
         raise StoreError(f"{file}: it was changed by hand: its digest is not {digest}. Prepare the data again.")
     return index
+
+
+def unsound(index: Index) -> str:
+    """What no index of ours says; nothing, if it may be one.  Its files stand in its folder and nowhere else."""
+    outside = [name for name in index.files if Path(name).is_absolute() or ".." in Path(name).parts]
+    if outside:
+        return f"{outside[0]} is a file of another folder"
+    if set(index.splits) != set(SPLITS) or index.dtype not in ("uint16", "uint32") or index.shard_tokens < 1:
+        return "its splits, dtype or shard_tokens are none"
+    there = {split: sum(name.startswith(f"{split}-") for name in index.files) for split in SPLITS}
+    absent = [split for split in SPLITS if there[split] < index.shards(split)]
+    return f"shards of {absent[0]} are missing" if absent else ""
 
 
 def missing(folder: Path) -> str:

@@ -2,7 +2,10 @@
 
 settings      what a run is told besides its task and model: train, trainer, measure
 agent         the same for an agent in a world
-read          YAML, `extends` and `--set` to one mapping, interpolation unresolved
+source        the text of a file, looked at before anything is made of it
+read          YAML, `extends` and `--set` to one mapping, references as they are written
+references    what they stand for
+extent        how large an experiment may be
 change        named changes to it: arms, crossed axes, tuned values
 tune          lists of values, and ranges that are searched
 fill          every default written in, and the way back

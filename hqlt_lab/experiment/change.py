@@ -16,6 +16,7 @@ from hqlt_lab.model.config import PARTS, ModelConfig
 
 MERGED = ("task", "model", "train", "agent", "trainer", "ops", "measure", "prune", "launcher")
 VARIED = ("task", "model", "train", "agent", "trainer", "ops")  # what arms and axes may change
+DEEPEST = 10  # words of a path before the last
 WHOLE = ("match",)  # is replaced, like a part
 PART_PATHS = {"task", "launcher", *(f"model.{kind}" for kind in PARTS)}
 
@@ -39,6 +40,8 @@ def put(told: dict[str, Any], path: str, value: Any, at: str) -> None:
             put(told, f"{path}.{key}", inner, at)
         return
     *parents, last = path.split(".")
+    if len(parents) > DEEPEST:
+        raise ConfigError(f"{at}: {path[:60]!r} goes deeper than any setting.")
     place = told
     for depth, word in enumerate(parents, 1):
         here = ".".join(parents[:depth])

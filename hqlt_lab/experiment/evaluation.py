@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from hqlt_lab.errors import ConfigError, did_you_mean, listed
 from hqlt_lab.experiment.task_files import DEFINES, defined, definition_of, is_path
-from hqlt_lab.registry import settings_from, too_small
+from hqlt_lab.registry import included, settings_from, too_small
 
 
 class Column(NamedTuple):
@@ -59,7 +59,7 @@ class EvaluateConfig:
     """What the reported cells are asked when a study is trained."""
 
     tasks: list[str]
-    """Sets, tasks and groups of lm-eval, or paths of task files."""
+    """Sets, tasks and groups of lm-eval, or paths of task files that came in by --with."""
     length: int | None = None
     """Tokens of context that every arm gets; null: as many as it was trained on."""
     limit: int | None = None
@@ -137,6 +137,11 @@ def unknown(names: Iterable[Any]) -> Iterable[str]:
         elif is_path(name):
             if not Path(name).is_file():
                 yield f"tasks: there is no file {name}."
+            elif Path(name).resolve() not in included():
+                yield (
+                    f"tasks: {name} is a task file, which may run code when it is asked. An experiment file alone does "
+                    f"not decide that: say `hqlt --with {name} ...`, if you trust it."
+                )
         elif name not in known and definition_of(name) is None:
             nearest = did_you_mean(name, known) or did_you_mean(name, defined())
             yield (

@@ -14,10 +14,12 @@ from hqlt_lab.experiment.change import VARIED, changed, label
 from hqlt_lab.experiment.complaints import Complaints
 from hqlt_lab.experiment.composition import ALLOWED
 from hqlt_lab.experiment.evaluation import EvaluateConfig, evaluation_of, unasked
+from hqlt_lab.experiment.extent import check_extent
 from hqlt_lab.experiment.fill import fill_part, filled
 from hqlt_lab.experiment.match import conflicts, match_of
 from hqlt_lab.experiment.matched import matched, references
-from hqlt_lab.experiment.read import read, resolved
+from hqlt_lab.experiment.read import read
+from hqlt_lab.experiment.references import resolved
 from hqlt_lab.experiment.settings import MatchConfig, MeasureConfig, PruneConfig
 from hqlt_lab.experiment.tune import Range, grid, tuning
 
@@ -26,6 +28,7 @@ SECTIONS = (
     "seeds", "tune_seeds", "prune", "measure", "evaluate", "published", "quoted", "launcher",
 )  # fmt: skip
 SEEDS, TUNE_SEEDS = 3, 1  # where a file does not say
+LONGEST_NAME = 150  # of an experiment; what is beside it in its folder has longer ones
 FIRST_TUNE_SEED = 1000  # `tune_seeds: 2` is 1000, 1001: however many `seeds` there will be, none was tuned on
 
 
@@ -63,6 +66,8 @@ class Experiment:
     evaluate: EvaluateConfig | None = None  # None: no language model is asked anything after training
     launcher: Mapping[str, Any] = field(default_factory=lambda: {"name": "local"})
     warnings: tuple[str, ...] = ()
+    file: Path = field(default=Path(), compare=False)  # where it was read
+    change: tuple[str, ...] = field(default=(), compare=False)  # and with which overrides
     known: dict[str, Cell] = field(default_factory=dict, init=False, repr=False, compare=False)  # cells that were made
     counted: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)  # what `match` knows of sizes
 
@@ -98,12 +103,15 @@ def load(file: str | Path, overrides: Sequence[str] = ()) -> Experiment:
     path = Path(file)
     told = read(path, overrides)
     found = Complaints()
+    found.gather(check_name, path.stem)
     for word in told:
         if word not in SECTIONS:
             found.add(f"{word}: there is no such section.{did_you_mean(word, SECTIONS)} Sections: {listed(SECTIONS)}.")
     for word, kind in (("arms", "named changes"), ("published", "arms"), ("quoted", "rows")):
         if not isinstance(told.get(word, {}), Mapping):
             found.add(f"{word}: a mapping of {kind} is needed, got {told[word]!r}.")
+    found.stop()
+    found.gather(check_extent, told, SEEDS, TUNE_SEEDS)
     found.stop()
     if not isinstance(told.get("question"), str) or not told["question"].strip():
         found.add("question: say in a sentence what the experiment asks.")
@@ -126,6 +134,8 @@ def load(file: str | Path, overrides: Sequence[str] = ()) -> Experiment:
         prune=found.gather(prune_of, told),
         evaluate=found.gather(evaluation_of, told.get("evaluate")),
         launcher=found.gather(launcher_of, told) or {},
+        file=path,
+        change=tuple(overrides),
     )
     if not experiment.final_seeds:
         found.add(f"seeds: {list(experiment.seeds)} were all tuned on (tune_seeds). Add one that was not.")
@@ -142,6 +152,15 @@ def load(file: str | Path, overrides: Sequence[str] = ()) -> Experiment:
     checked = replace(experiment, warnings=tuple(found.warnings))
     checked.known.update(experiment.known)
     return checked
+
+
+def check_name(name: str) -> None:
+    """A study's folder and its runs are called like its file."""
+    if name.startswith(".") or not name.isprintable() or len(name.encode()) > LONGEST_NAME:
+        raise ConfigError(
+            f"{name[:60]!r}: a study is called like its file, in at most {LONGEST_NAME} letters that can be seen, "
+            "and not with a point first. Rename the file."
+        )
 
 
 def arms_of(told: Mapping[str, Any]) -> list[Arm]:
@@ -170,7 +189,7 @@ def arm_of(name: str, told: Mapping[str, Any], levels: Mapping[str, Any]) -> Arm
         if word not in ALLOWED:
             nearest, all_of_them = did_you_mean(str(word), ALLOWED), listed(ALLOWED)
             raise ConfigError(f"arms.{name}.allow: {word!r} cannot be allowed.{nearest} There is: {all_of_them}.")
-    changes = {path: value for path, value in told.items() if path != "allow"}
+    changes = {str(path): value for path, value in told.items() if path != "allow"}
     return Arm(name=name, levels=levels, changes=changes, allow=tuple(allow))
 
 
@@ -198,7 +217,7 @@ def seeds_of(told: Mapping[str, Any], word: str, default: int, first: int = 0) -
     """`seeds: 3` is 0, 1, 2; a list is itself."""
     given = told.get(word, default)
     seeds = list(range(first, first + given)) if isinstance(given, int) and not isinstance(given, bool) else given
-    if not isinstance(seeds, list) or not seeds or not all(type(seed) is int and seed >= 0 for seed in seeds):
+    if not isinstance(seeds, list) or not seeds or not all(type(seed) is int and 0 <= seed < 2**63 for seed in seeds):
         raise ConfigError(f"{word}: a number of seeds or a list of them is needed, got {given!r}.")
     if len(set(seeds)) < len(seeds):
         raise ConfigError(f"{word}: {given!r} holds a seed twice.")

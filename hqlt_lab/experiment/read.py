@@ -1,14 +1,15 @@
 """From files and overrides to one mapping.
 
 OmegaConf reads the YAML, so that 1e-3 is a number, a key that stands twice is an error and `${model.width}` refers to
-another value. Interpolation stays unresolved here: it is resolved for each cell, after arms and overrides have
-changed what it refers to.
+another value. Such references stay unresolved here: they are resolved for each cell, after arms and overrides have
+changed what they refer to (`references`). Before OmegaConf sees a text, `source` has looked at it.
 
 `extends: other.yaml` starts from another file: what says how to build and train (task, model, train, trainer,
 measure) is merged into it, a part replaces a part; what says what to compare (arms, cross, tune, published, ...)
 replaces.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,9 @@ from yaml import YAMLError
 
 from hqlt_lab.errors import ConfigError, did_you_mean, listed
 from hqlt_lab.experiment.change import MERGED, changed
+from hqlt_lab.experiment.source import looked_at, text_of
+
+LONGEST_CHAIN = 20  # files that extend each other
 
 
 def read(file: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
@@ -40,28 +44,44 @@ def read(file: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
 
 def read_file(file: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
     """One file, on top of the one it extends."""
+    if seen and len(seen) > LONGEST_CHAIN:
+        raise ConfigError(f"{seen[0]}: extends a file that extends another, more than {LONGEST_CHAIN} times.")
+    try:
+        text = text_of(file)
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be read ({error.strerror}).{instead_of(file)}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file}: is not YAML: {error}") from error
     if file.resolve() in seen:
         raise ConfigError(f"{file}: extends itself, by way of {' -> '.join(one.name for one in seen)}.")
     try:
-        told: Any = OmegaConf.to_container(OmegaConf.load(file), resolve=False)
-    except OSError as error:
-        raise ConfigError(f"{file}: cannot be read ({error.strerror}).{instead_of(file)}") from error
-    except (YAMLError, OmegaConfBaseException, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file}: is not YAML: {' '.join(str(error).split())}") from error
+        told = understood(text)
+    except ConfigError as error:
+        raise ConfigError(f"{file}: {error}") from error
     if not isinstance(told, dict):
         raise ConfigError(f"{file}: an experiment is a mapping (question: ..., task: ..., ...), not {told!r:.60}.")
     told = {str(key): value for key, value in told.items()}
     if "extends" not in told:
         return told
     other = told.pop("extends")
-    if not isinstance(other, str):
-        raise ConfigError(f"{file}: extends: takes the name of one file, got {other!r}.")
+    if not isinstance(other, str) or not other.endswith((".yaml", ".yml")):  # what complaints quote is no other file
+        raise ConfigError(f"{file}: extends: takes the name of one YAML file, got {other!r:.60}.")
     return on_top_of(read_file(file.parent / other, (*seen, file.resolve())), told, file)
+
+
+def understood(text: str) -> Any:
+    """YAML as plain values, references as they are written."""
+    try:
+        return OmegaConf.to_container(OmegaConf.create(looked_at(text)), resolve=False)
+    except ConfigError:
+        raise
+    except (YAMLError, OmegaConfBaseException, RecursionError, ValueError) as error:
+        raise ConfigError(f"is not YAML: {' '.join(str(error).split())[:500]}") from error
 
 
 def instead_of(file: Path) -> str:
     """The experiment files that may be meant: the nearest one beside it, or those in it."""
-    if file.is_dir():
+    if os.path.isdir(file):  # a Path would complain of a name that is too long
         return f" It is a folder; the files in it: {listed(map(str, sorted(file.glob('*.yaml'))))}."
     beside = sorted(file.parent.glob("*.y*ml")) if file.parent.is_dir() else []
     return did_you_mean(str(file), map(str, beside))
@@ -77,31 +97,9 @@ def on_top_of(base: dict[str, Any], told: dict[str, Any], file: Path) -> dict[st
 def parsed(value: str) -> Any:
     """A value from the command line, read as YAML reads it."""
     try:
-        return OmegaConf.to_container(OmegaConf.create(f"value: {value}"))["value"]  # type: ignore[call-overload,index]
-    except (YAMLError, OmegaConfBaseException) as error:
-        raise ConfigError(f"{value!r}: cannot be read as a value ({' '.join(str(error).split())}).") from error
-
-
-def resolved(told: Mapping[str, Any]) -> dict[str, Any]:
-    """With every `${...}` replaced by what it refers to; OmegaConf is slow where there is none."""
-    if not refers(told):
-        return dict(told)
-    try:
-        made = OmegaConf.to_container(OmegaConf.create(dict(told)), resolve=True)
-    except OmegaConfBaseException as error:
-        where = f"{error.full_key}: " if getattr(error, "full_key", None) else ""
-        raise ConfigError(f"{where}{str(error).splitlines()[0]}") from error
-    assert isinstance(made, dict)
-    return {str(key): value for key, value in made.items()}
-
-
-def refers(value: Any) -> bool:
-    """Whether there is anything to be replaced."""
-    if isinstance(value, Mapping):
-        return any(refers(inner) for inner in value.values())
-    if isinstance(value, list):
-        return any(refers(inner) for inner in value)
-    return isinstance(value, str) and "${" in value
+        return understood(f"value: {value}")["value"]
+    except ConfigError as error:
+        raise ConfigError(f"{value[:60]!r}: cannot be read as a value: {error}") from error
 
 
 def as_yaml(told: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 
 DEFINES = re.compile(rb"^ *(?:- )?(?:task|group): *[\"']?([\w.-]+)", re.MULTILINE)
+NAME = re.compile(r"[\w.-]+")
 
 
 def is_path(name: str) -> bool:
@@ -16,6 +17,8 @@ def is_path(name: str) -> bool:
 def definition_of(name: str) -> Path | None:
     """The YAML file that defines a task or group of lm-eval, most often quickly."""
     folder = shelf()
+    if not NAME.fullmatch(name):
+        return None
     for file in [*folder.glob(f"*/{name}.yaml"), *(folder / name).glob("*.yaml")]:
         if name.encode() in DEFINES.findall(file.read_bytes()):
             return file

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from hqlt_lab.errors import ConfigError, listed
-from hqlt_lab.registry import settings_from, split, too_small
+from hqlt_lab.registry import settings_from, split, too_large, too_small
 
 PerLayer = Any  # a part, or a list of parts that repeats over the layers
 PARTS = ("update_rule", "timing", "mixer", "positions", "feature_map")
@@ -66,7 +66,8 @@ class ModelConfig:
 
     def _sizes(self) -> list[str]:
         least = {"width": 1, "heads": 1, "layers": 1, "vocabulary": 1, "mlp_width": 1, "short_conv": 0}
-        found = too_small(self, least)
+        most = {"width": 2**20, "layers": 1000, "mlp_width": 2**22, "short_conv": 2**10}
+        found = too_small(self, least) + too_large(self, most)
         if not found and self.width % self.heads:
             divisors = listed(str(n) for n in range(1, self.width + 1) if self.width % n == 0)
             found.append(f"heads: {self.width} channels do not divide over {self.heads} heads. Use one of {divisors}.")

@@ -197,7 +197,7 @@ MISTAKES = {
     "dropping everything": ({"model": "model: {dropout: 1}"}, "model.dropout: a share from 0 to less than 1 is needed"),
     "interpolation to nowhere": (
         {"train": "train: {steps: '${model.length}'}"},
-        "Interpolation key 'model.length' not found",
+        "train.steps: ${model.length} refers to nothing",
     ),
     "not YAML": ({"train": "train: {steps: 10"}, "is not YAML: "),
     "not a mapping": (

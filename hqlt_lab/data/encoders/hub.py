@@ -21,7 +21,7 @@ class Hub:
         os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
         library = needed("transformers", "transformers", f"tokenizer {name}")
         try:
-            self.tokenizer: Any = library.AutoTokenizer.from_pretrained(str(name))
+            self.tokenizer: Any = library.AutoTokenizer.from_pretrained(str(name), trust_remote_code=False)
         except (OSError, ValueError) as error:
             raise ConfigError(
                 f"tokenizer {name}: it is no folder with a tokenizer, and the hub did not give it "

@@ -20,6 +20,7 @@ from hqlt_lab.errors import ConfigError, StoreError
 Promise = Callable[[], Document]
 PACKED = {".gz": "gzip", ".zst": "zstd"}
 BUFFER = 1 << 20
+LARGEST = 1 << 30  # bytes of a document: a small packed file may be endless when it is unpacked
 
 
 def promises(file: Path, field: str) -> Iterator[Promise]:
@@ -42,15 +43,22 @@ def opened(file: Path) -> BinaryIO:
 def whole(file: Path) -> Document:
     try:
         with opened(file) as handle:
-            return handle.read()
+            return bounded(handle.read(LARGEST + 1), file)
     except OSError as error:
         raise unreadable(file, error) from error
+
+
+def bounded(document: bytes, file: Path) -> bytes:
+    if len(document) > LARGEST:
+        raise StoreError(f"{file}: a document of it has more than {LARGEST:,} bytes. Cut it into smaller ones.")
+    return document
 
 
 def lines(file: Path, field: str) -> Iterator[Promise]:
     try:
         with opened(file) as handle:
-            for number, line in enumerate(handle, 1):
+            for number, line in enumerate(iter(partial(handle.readline, LARGEST + 1), b""), 1):
+                bounded(line, file)
                 yield partial(of_field, line, field, file, number)
     except OSError as error:
         raise unreadable(file, error) from error
