@@ -1,18 +1,41 @@
-"""Writing that a crash cannot tear: a file is the old one or the new one, never half of it."""
+"""Writing that nothing can tear: a file is the old one or the new one, never half of it.
 
+A crash leaves a name that nobody reads; a full disk not even that, and says which disk it is.
+"""
+
+import errno
+import fcntl
 import json
 import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from hqlt_lab.errors import StoreError
 
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class NoRoom(StoreError):
+    """A disk is full."""
+
 
 def write(path: Path, content: str | bytes) -> None:
     """Replace the file's content at once."""
     written = path.with_name(f"{path.name}.{os.getpid()}.writing")
-    written.write_bytes(content.encode() if isinstance(content, str) else content)
+    begin(written, content.encode() if isinstance(content, str) else content)
     put(written, path)
+
+
+def begin(written: Path, content: bytes | memoryview) -> None:
+    """Write a file under a name that nobody reads; where there is no room for it, nothing of it stays."""
+    try:
+        written.write_bytes(content)
+    except OSError:
+        written.unlink(missing_ok=True)
+        raise
 
 
 def read_json(path: Path) -> Any:
@@ -37,3 +60,37 @@ def flush(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+@contextmanager
+def changing(file: Path) -> Iterator[None]:
+    """Read a file, add to it, write it: one process at a time, or what another has added meanwhile would be lost."""
+    with file.with_name(f"{file.name}.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # freed by whatever ends us
+        yield
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether it says that a disk has no room left."""
+    return isinstance(error, OSError) and error.errno in FULL
+
+
+@contextmanager
+def with_room(folder: Path) -> Iterator[None]:
+    """Where a disk turns out to be full, which one it is; that of the folder, unless the system names another file."""
+    try:
+        yield
+    except OSError as error:
+        if not is_full(error):
+            raise
+        raise NoRoom(full(Path(error.filename) if isinstance(error.filename, str) else folder)) from error
+
+
+def full(place: Path) -> str:
+    """The sentence for a disk without room."""
+    disk = next(folder for folder in (place.absolute(), *place.absolute().parents) if os.path.ismount(folder))
+    there = shutil.disk_usage(disk)
+    return (
+        f"{place}: the disk {disk} is full ({there.free / 2**20:,.0f} of {there.total / 2**20:,.0f} MB are free). "
+        "Nothing that was saved is lost: make room, and run the same command again."
+    )

@@ -7,6 +7,7 @@ A run that was killed has written more episodes than its checkpoint knows of.  T
 same; nothing older was lost to them, which in a ring it would have been.  The file is mapped, not read.
 """
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -39,10 +40,11 @@ class Replay:
         self.episodes = self.mapped(max(FIRST_ROOM, there))
 
     def mapped(self, room: int) -> np.memmap:
-        """The file, with room for so many."""
+        """The file, with room for so many on the disk: to write where it has none would end the process."""
         self.file.touch()
         with self.file.open("r+b") as file:
             file.truncate(room * self.record.itemsize)
+            os.posix_fallocate(file.fileno(), 0, room * self.record.itemsize)
         return np.memmap(self.file, self.record, "r+", shape=(room,))
 
     def add(self, lived: Episodes) -> None:

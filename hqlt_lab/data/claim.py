@@ -32,9 +32,10 @@ def begin(folder: Path, source: dict[str, Any], options: dict[str, Any]) -> None
 
 
 def strangers(folder: Path) -> list[str]:
-    """What stands in a folder that was not begun by us; before its note a request leaves a lock and an empty folder."""
+    """What stands in a folder that was not begun by us; a request begins with a lock and a note, maybe half a one."""
     work = folder / "work"
-    begun = {"prepare.lock"} | ({"work"} if work.is_dir() and not any(work.iterdir()) else set())
+    noting = work.is_dir() and all(one.match("request.json.*.writing") for one in work.iterdir())
+    begun = {"prepare.lock"} | ({"work"} if noting else set())
     return sorted(found.name for found in folder.iterdir() if found.name not in begun)[:5]
 
 

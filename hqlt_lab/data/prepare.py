@@ -17,7 +17,7 @@ from hqlt_lab.data.crew import Craft, made
 from hqlt_lab.data.encoders.choose import Encoder, load_encoder, make_encoder
 from hqlt_lab.data.finish import total, write_index
 from hqlt_lab.data.index import Index, read_index
-from hqlt_lab.data.lock import owned
+from hqlt_lab.data.lock import clear, owned
 from hqlt_lab.data.pieces import Tally, as_tally, cut, is_text, piece_file, split_of, tally_of
 from hqlt_lab.data.request import Request
 from hqlt_lab.data.sources._base import Document, Source
@@ -33,6 +33,7 @@ def prepare(request: Request, folder: Path, workers: int, watch: Watch = lambda 
     source = open_source(request)
     with owned(folder):
         begin(folder, source.description, request.options)
+        clear(folder)
         if not (folder / "index.json").exists():
             watch("choosing tokens", None)
             encoder = tokenizer(folder, request, source)

@@ -1,4 +1,4 @@
-"""A run in a process of its own, in a new session: Lightning repeats the command line once per device.
+"""A run in a process of its own, in a new session: Lightning repeats the command line once per device, or srun does.
 
 The process tells its metrics on its standard output, a line of JSON each, and ends when its standard input does: so it
 does not outlive whoever asked for it, not even one that was killed.
@@ -15,24 +15,16 @@ from typing import Any, TextIO, TypeAlias
 
 from hqlt_lab.errors import TrainingError
 from hqlt_lab.experiment.cell import Cell
+from hqlt_lab.files import NoRoom
 from hqlt_lab.train.claim import FILE, claim
 from hqlt_lab.train.interrupt import Interrupted
 from hqlt_lab.train.outcome import Outcome, read_outcome
 from hqlt_lab.train.progress import Record
+from hqlt_lab.train.started import srun, without_a_place
 
 Process: TypeAlias = "subprocess.Popen[str]"
 LOG = "process.log"
 PATIENCE = 30.0  # seconds between asking a process to save and ending it
-RANKS = (
-    "RANK",
-    "LOCAL_RANK",
-    "NODE_RANK",
-    "GROUP_RANK",
-    "WORLD_SIZE",
-    "LOCAL_WORLD_SIZE",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-)
 
 
 def fit_apart(cell: Cell, folder: Path, record: Record) -> Outcome:
@@ -41,7 +33,7 @@ def fit_apart(cell: Cell, folder: Path, record: Record) -> Outcome:
     if stored := read_outcome(folder):
         return stored
     with (folder / LOG).open("a") as log:
-        process = begin(folder, log)
+        process = begin(cell, folder, log)
         try:
             told = listen(process, record)
         except KeyboardInterrupt:
@@ -53,11 +45,11 @@ def fit_apart(cell: Cell, folder: Path, record: Record) -> Outcome:
     return outcome_in(folder, told)
 
 
-def begin(folder: Path, log: TextIO) -> Process:
+def begin(cell: Cell, folder: Path, log: TextIO) -> Process:
     """Start the process, free of the ranks that this one may have."""
-    free = {k: v for k, v in os.environ.items() if k not in RANKS and not k.startswith(("SLURM_", "TORCHELASTIC_"))}
-    command = [sys.executable, "-m", "hqlt_lab.train.cell", str(folder / FILE), "--leash"]
-    pipe = subprocess.PIPE
+    everywhere = srun(cell.trainer)
+    command = [*everywhere, sys.executable, "-m", "hqlt_lab.train.cell", str(folder / FILE), "--leash"]
+    free, pipe = without_a_place(os.environ, slurm=bool(everywhere)), subprocess.PIPE
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=log, text=True, env=free, start_new_session=True)
 
 
@@ -100,5 +92,7 @@ def outcome_in(folder: Path, told: dict[str, Any]) -> Outcome:
         return stored
     if "interrupted" in told:
         raise Interrupted(told["interrupted"])
+    if "full" in told:
+        raise NoRoom(told["full"])
     why = told.get("error", f"its process ended without a word; {folder / LOG} has what it printed.")
     raise TrainingError(f"{folder}: {why}")

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from hqlt_lab.files import read_json, write
+from hqlt_lab.files import changing, read_json, write
 
 FILE = "evaluations.json"
 Evaluations = dict[str, dict[str, float]]
@@ -43,6 +43,7 @@ def read_evaluations(folder: Path) -> Evaluations:
 
 def write_evaluation(folder: Path, split: str, lesion: str | None, metrics: dict[str, float]) -> None:
     """Add one, or replace what was known under its name."""
-    others = [one for one in evaluations_in(folder) if (one.split, one.lesion) != (split, lesion)]
     made = Evaluation(split, lesion, time.time_ns() // 1_000_000, metrics)
-    write(folder / FILE, json.dumps([one._asdict() for one in [*others, made]], indent=1) + "\n")
+    with changing(folder / FILE):
+        others = [one for one in evaluations_in(folder) if (one.split, one.lesion) != (split, lesion)]
+        write(folder / FILE, json.dumps([one._asdict() for one in [*others, made]], indent=1) + "\n")

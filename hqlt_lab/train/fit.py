@@ -28,8 +28,8 @@ from hqlt_lab.train.in_a_world import live_out
 from hqlt_lab.train.learner import Learner
 from hqlt_lab.train.outcome import Outcome, Status, read_outcome
 from hqlt_lab.train.progress import Metrics, Record
-from hqlt_lab.train.ranks import first
 from hqlt_lab.train.sharding import load_weights, put_together, whole
+from hqlt_lab.train.started import first
 from hqlt_lab.train.trainer import quiet, trainer_for
 from hqlt_lab.train.watch import Watch, measure
 

@@ -8,6 +8,7 @@ import torch
 from hqlt_lab.errors import TrainingError
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.tasks._base import Task
+from hqlt_lab.train.checkpoints import save
 
 FILE = "diverged.pt"
 
@@ -32,4 +33,4 @@ def keep_batch(folder: Path, cell: Cell, task: Task, step: int, weights: dict[st
     """Everything that repeats the failing step, loadable with weights_only=True."""
     rows = cell.train.batch_size
     batch = task.examples("train", cell.seed, step * rows, rows)
-    torch.save({"step": step, "seed": cell.seed, **batch._asdict(), "model": weights}, folder / FILE)
+    save({"step": step, "seed": cell.seed, **batch._asdict(), "model": weights}, folder / FILE)

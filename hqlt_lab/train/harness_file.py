@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean
 
 from hqlt_lab.experiment.evaluation import SETS, average
-from hqlt_lab.files import read_json, write
+from hqlt_lab.files import changing, read_json, write
 
 FILE = "harness.json"
 SAMPLES = "samples"
@@ -73,8 +73,9 @@ def answers_in(folder: Path) -> list[Answer]:
 
 def add_answer(folder: Path, answer: Answer) -> None:
     """Write one down, in place of what was known by the same protocol."""
-    others = [one for one in answers_in(folder) if not one.answers(answer.task, answer.lesion, answer.protocol)]
-    write(folder / FILE, json.dumps([asdict(one) for one in [*others, answer]], indent=1) + "\n")
+    with changing(folder / FILE):
+        others = [one for one in answers_in(folder) if not one.answers(answer.task, answer.lesion, answer.protocol)]
+        write(folder / FILE, json.dumps([asdict(one) for one in [*others, answer]], indent=1) + "\n")
 
 
 def shown(answers: Sequence[Answer]) -> list[Answer]:

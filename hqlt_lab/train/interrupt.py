@@ -2,16 +2,19 @@
 
 SIGTERM and Ctrl-C are only noted while a step is under way, because weights may then be half updated; all processes
 hear of it in their next exchange and stop after the same step.  Asked twice, or outside of training, it stops at once.
+What comes within two seconds is one request: SLURM tells every process, and whoever started this one tells it again.
 """
 
 import signal
 import threading
+import time
 from types import FrameType
 from typing import Any
 
 from hqlt_lab.errors import TrainingError
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+ONE_REQUEST = 2.0  # seconds
 
 
 class Interrupted(TrainingError):
@@ -23,6 +26,7 @@ class Interruption:
 
     def __init__(self) -> None:
         self.asked = False  # this process was asked
+        self.since = 0.0  # when
         self.agreed = False  # all processes know, and stop after this step
         self.learning = False
         self.before: dict[signal.Signals, Any] = {}
@@ -46,6 +50,8 @@ class Interruption:
 
     def hear(self, number: int, frame: FrameType | None) -> None:
         """What happens on a signal."""
+        if self.asked and time.monotonic() - self.since < ONE_REQUEST:
+            return
         if self.asked or not self.learning:
             raise Interrupted("The run was stopped at once. Run the same command again to go on from its checkpoint.")
-        self.asked = True
+        self.asked, self.since = True, time.monotonic()

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from lightning.fabric import Fabric
+from lightning.fabric.plugins.environments import LightningEnvironment
 from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
@@ -149,7 +150,8 @@ def in_precision(agent: Any, trainer: TrainerConfig) -> Agent:
     """The same agent on its device; encoder and memory compute in its precision, policy and critics in 32 bits."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", REPEATING_PRODUCTS)
     torch.use_deterministic_algorithms(trainer.deterministic)  # Fabric leaves both to others, a Trainer does not
-    fabric = Fabric(accelerator=trainer.accelerator, devices=1, precision=precision(trainer))
+    alone = LightningEnvironment()  # else it looks for others on every machine that has SLURM
+    fabric = Fabric(accelerator=trainer.accelerator, devices=1, precision=precision(trainer), plugins=[alone])
     agent.to(fabric.device, torch.float64 if trainer.precision == "64" else None)
     agent.precision = fabric.autocast
     return agent

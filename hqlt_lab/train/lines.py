@@ -3,7 +3,9 @@
 A reader may begin anywhere and leaves a line alone that is not finished; whoever writes on cuts off what a crash tore.
 """
 
+import errno
 import json
+import os
 from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
@@ -40,5 +42,7 @@ def write_on(file: Path, end: int) -> FileIO:
 
 
 def add_line(opened: FileIO, told: dict[str, Any]) -> None:
-    """Append a line."""
-    opened.write(json.dumps(told).encode() + b"\n")
+    """Append a line; of one that the disk took only a part of, the next attempt cuts off what is there."""
+    line = json.dumps(told).encode() + b"\n"
+    if opened.write(line) != len(line):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(opened.name))

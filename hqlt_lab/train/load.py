@@ -8,13 +8,13 @@ from typing import NamedTuple
 from torch import Tensor
 
 from hqlt_lab.agent.networks import Agent
-from hqlt_lab.errors import TrainingError
+from hqlt_lab.errors import HqltError, TrainingError
 from hqlt_lab.experiment.cell import Cell, cell_from
 from hqlt_lab.model.sequence_model import SequenceModel
 from hqlt_lab.registry import build
 from hqlt_lab.tasks._base import Task
 from hqlt_lab.tasks.language import Language
-from hqlt_lab.train.checkpoints import BEST, DAMAGED, LAST, read
+from hqlt_lab.train.checkpoints import BEST, DAMAGED, LAST, read, why
 from hqlt_lab.train.claim import FILE
 from hqlt_lab.train.fit import build_model
 from hqlt_lab.train.life import build_agent
@@ -62,7 +62,16 @@ def restored(folder: Path, cell: Cell) -> Loaded:
 
 def cell_in(folder: Path) -> Cell:
     """Whose folder it is."""
-    return cell_from(json.loads((folder / FILE).read_text()))
+    file = folder / FILE
+    try:
+        cell = cell_from(json.loads(file.read_text()))
+        if not isinstance(cell.task, dict) or not isinstance(cell.model, dict) or "name" not in cell.task:
+            raise TypeError("task and model are mappings")
+    except HqltError as error:
+        raise TrainingError(f"{file}: {error}") from error
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise TrainingError(f"{file}: it describes no cell ({type(error).__name__}: {error}).") from error
+    return cell
 
 
 def weights_in(folder: Path, cell: Cell) -> dict[str, Tensor]:
@@ -73,6 +82,6 @@ def weights_in(folder: Path, cell: Cell) -> dict[str, Tensor]:
             try:
                 weights = read(folder / name)["state_dict"]
             except DAMAGED as error:
-                raise TrainingError(f"{folder / name}: cannot be read ({type(error).__name__}).") from error
+                raise TrainingError(f"{folder / name}: cannot be read ({why(error)}).") from error
             return {key.removeprefix("model."): value for key, value in weights.items()}
     raise TrainingError(f"{folder}: no weights are kept here (train.keep is {cell.train.keep!r}). Train it again.")

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from hqlt_lab.files import read_json, write
+from hqlt_lab.files import changing, read_json, write
 
 FILE = "long_context.json"
 
@@ -43,6 +43,7 @@ def curves_in(folder: Path) -> list[Curve]:
 def write_curves(folder: Path, curves: Iterable[Curve]) -> None:
     """Add some, or replace those of the same title."""
     now = time.time_ns() // 1_000_000
-    known = {curve.title: asdict(curve) for curve in curves_in(folder)}
-    known |= {curve.title: asdict(curve) | {"time": now} for curve in curves}
-    write(folder / FILE, json.dumps(list(known.values()), indent=1) + "\n")
+    made = {curve.title: asdict(curve) | {"time": now} for curve in curves}  # measured as they are asked for
+    with changing(folder / FILE):
+        known = {curve.title: asdict(curve) for curve in curves_in(folder)} | made
+        write(folder / FILE, json.dumps(list(known.values()), indent=1) + "\n")

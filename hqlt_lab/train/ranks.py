@@ -1,16 +1,7 @@
 """What several processes know together; alone, one knows everything."""
 
-import os
-
 import torch.distributed as dist
 from torch import Tensor
-
-RANKS = ("RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID")
-
-
-def first() -> bool:
-    """Whether this is the only process of a run or the first one, as told by whoever started it."""
-    return all(os.environ.get(name, "0") == "0" for name in RANKS)
 
 
 def together() -> bool:

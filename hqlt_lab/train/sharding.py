@@ -102,7 +102,7 @@ class Sharded(ModelParallelStrategy):
 
     def load_checkpoint(self, checkpoint_path: str | Path, weights_only: bool | None = None) -> dict[str, Any]:
         assert self.lightning_module is not None
-        stored = torch.load(checkpoint_path, map_location="cpu", mmap=True, weights_only=weights_only)
+        stored = torch.load(checkpoint_path, map_location="cpu", mmap=True, weights_only=True)
         load_weights(self.lightning_module, stored["state_dict"])
         for optimizer, state in zip(self.optimizers, stored["optimizer_states"], strict=True):
             load_optimiser(optimizer, state)

@@ -11,10 +11,12 @@ from typing import Any
 import torch
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.plugins import DoublePrecision
+from lightning.pytorch.plugins.environments import LightningEnvironment
 
 from hqlt_lab.errors import ConfigError
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.experiment.settings import TrainerConfig
+from hqlt_lab.train.checkpoints import InPlace
 from hqlt_lab.train.sharding import Sharded
 
 PRECISION: dict[str, Any] = {"32": "32-true", "64": "64-true"}
@@ -22,6 +24,7 @@ REPEATING_PRODUCTS = ":4096:8"  # workspaces of cuBLAS with which it promises th
 KNOWN = (
     r"`isinstance\(treespec, LeafSpec\)` is deprecated",  # Lightning 2.6 with torch 2.13, several processes
     r"`torch.jit.script_method` is deprecated",  # torch 2.13, when it first compiles
+    r"The `srun` command is available",  # Lightning, on every machine that has SLURM
 )
 
 
@@ -38,6 +41,7 @@ def trainer_for(cell: Cell, steps: int, folder: Path, watch: Callback) -> Traine
         num_nodes=cell.trainer.nodes,
         strategy=strategy(cell.trainer),
         **numbers(cell.trainer),
+        plugins=plugins(cell.trainer),
         deterministic=cell.trainer.deterministic,
         accumulate_grad_batches=cell.train.accumulate,
         callbacks=[watch],
@@ -61,9 +65,18 @@ def strategy(settings: TrainerConfig) -> Any:
 
 
 def numbers(settings: TrainerConfig) -> dict[str, Any]:
-    """The trainer's options that say how precise to be; with shares Lightning takes 64 bits only as a plugin."""
+    """The trainer's option that says how precise to be; 64 bits are a plugin."""
     told = precision(settings)
-    return {"plugins": [DoublePrecision()]} if told == PRECISION["64"] else {"precision": told}
+    return {} if told == PRECISION["64"] else {"precision": told}
+
+
+def plugins(settings: TrainerConfig) -> list[Any]:
+    """With shares Lightning takes 64 bits only as a plugin; a process that is alone must not look for others.
+
+    In a job of SLURM's it would: refuse one that has several tasks (--ntasks), and take SIGUSR1 for itself.
+    """
+    alone = [LightningEnvironment()] if settings.devices * settings.nodes == 1 else []
+    return [InPlace(), *alone, *([DoublePrecision()] if precision(settings) == PRECISION["64"] else [])]
 
 
 def precision(settings: TrainerConfig) -> Any:

@@ -2,14 +2,12 @@
 
 from pathlib import Path
 
-import torch
-
 from hqlt_lab.agent.acting import Acting
 from hqlt_lab.agent.film import FILE as FILM
 from hqlt_lab.agent.film import film, write_film
 from hqlt_lab.model.sizes import sizes
 from hqlt_lab.train.canary_file import read_canary
-from hqlt_lab.train.checkpoints import BEST, read
+from hqlt_lab.train.checkpoints import BEST, read, save
 from hqlt_lab.train.guard import FILE as DIVERGED
 from hqlt_lab.train.guard import Diverged
 from hqlt_lab.train.life import Life
@@ -37,7 +35,7 @@ def diverged(life: Life, folder: Path, progress: Progress, end: Diverged) -> Out
     """The end of a run that did not."""
     batch = life.replay.batch(life.cell.seed, life.counts.updates, life.cell.train.batch_size)
     kept = {"step": end.step, "update": life.counts.updates, "seed": life.cell.seed, **batch._asdict()}
-    torch.save(kept | {"model": life.agent.state_dict()}, folder / DIVERGED)
+    save(kept | {"model": life.agent.state_dict()}, folder / DIVERGED)
     progress.notes.append(str(end))
     return outcome_of(life, folder, progress, "diverged", progress.last, {})
 

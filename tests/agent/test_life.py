@@ -10,11 +10,12 @@ import pytest
 import torch
 
 from hqlt_lab.errors import ConfigError, TrainingError
+from hqlt_lab.registry import build
 from hqlt_lab.train.claim import claim
 from hqlt_lab.train.fit import fit
 from hqlt_lab.train.guard import Diverged
 from hqlt_lab.train.interrupt import Interrupted
-from hqlt_lab.train.life import Life
+from hqlt_lab.train.life import Life, in_precision
 from hqlt_lab.train.outcome import read_outcome
 from tests.agent.conftest import ROOM, tiny
 from tests.train.conftest import same, weights
@@ -95,7 +96,6 @@ def test_updates_are_as_many_as_the_steps_are_worth(tmp_path):
 
 
 def world_and(folder):
-    from hqlt_lab.registry import build
 
     return build("task", tiny().task), folder
 
@@ -183,3 +183,14 @@ def test_what_does_not_apply_to_a_world_is_told(tmp_path):
         "train.accumulate: task 't_maze' is a world: a batch of episodes is learned from at once. Use 1.",
         "train.compile: task 't_maze' is a world: an agent reads observation by observation. Leave it out.",
     ]
+
+
+def test_an_agent_is_alone_also_where_slurm_is(tmp_path, monkeypatch):
+    (tmp_path / "srun").write_text("#!/bin/sh\n")
+    (tmp_path / "srun").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    cell = tiny()
+    life = Life(cell, build("task", cell.task), tmp_path)  # without a warning, which would be an error here
+    for name, value in {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "4", "SLURM_PROCID": "0"}.items():
+        monkeypatch.setenv(name, value)
+    assert in_precision(life.agent, cell.trainer) is life.agent  # Lightning by itself refuses several tasks

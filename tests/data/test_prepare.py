@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from hqlt_lab.data.claim import begin
 from hqlt_lab.data.prepare import prepare
 from hqlt_lab.data.request import Request
 from hqlt_lab.errors import ConfigError, StoreError
@@ -205,3 +206,17 @@ def test_data_are_not_prepared_inside_their_source(tmp_path):
 def test_a_share_that_is_no_number_is_refused():
     with pytest.raises(ConfigError, match="valid: a share from 0 to 1 is needed, got nan"):
         Request(source="python", valid=float("nan"))
+
+
+def test_a_folder_of_somebody_else_keeps_what_looks_like_a_leftover(stories, tmp_path):
+    (tmp_path / "novel.writing").write_text("chapter one")
+    with pytest.raises(StoreError, match=r"no prepared data \(novel.writing\)"):
+        prepare(Request(source=str(stories)), tmp_path, workers=1)
+    assert (tmp_path / "novel.writing").read_text() == "chapter one"
+
+
+def test_a_request_that_was_killed_while_it_was_noted_can_be_made_again(stories, tmp_path):
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work/request.json.7.writing").write_text("{")
+    begin(tmp_path, {"kind": "files", "path": str(stories)}, {})
+    assert [file.name for file in (tmp_path / "work").iterdir()] == ["request.json"]

@@ -2,12 +2,14 @@
 
 import dataclasses
 import json
+import random
 
 import pytest
 import torch
 
 from hqlt_lab.errors import TrainingError
 from hqlt_lab.experiment.cell import cell_from
+from hqlt_lab.train.checkpoints import DAMAGED, read
 from hqlt_lab.train.fit import fit
 from hqlt_lab.train.interrupt import Interrupted
 from hqlt_lab.train.outcome import Outcome, read_outcome
@@ -59,7 +61,7 @@ def empty(file):
 
 
 @pytest.mark.parametrize("damage", [cut, flip, empty])
-def test_a_damaged_checkpoint_is_noticed_and_the_one_before_taken(folder, tmp_path, damage):
+def test_a_damaged_checkpoint_is_noticed_and_the_one_before_taken(folder, tmp_path, damage, capfd):
     straight = fit(tiny(), tmp_path / "straight")
     broken_off(folder)  # checkpoints at 8 and 10
     damage(folder / "last.ckpt")
@@ -68,6 +70,7 @@ def test_a_damaged_checkpoint_is_noticed_and_the_one_before_taken(folder, tmp_pa
     assert notes[0][0] == 9
     assert outcome.message.startswith("last.ckpt could not be read") and outcome.metrics == straight.metrics
     assert same(weights(folder), weights(tmp_path / "straight"))
+    assert "set aside.\nThe run goes on from previous.ckpt, which is of step 8.\n" in capfd.readouterr().err
 
 
 def test_with_both_checkpoints_damaged_it_starts_again(folder):
@@ -77,6 +80,31 @@ def test_with_both_checkpoints_damaged_it_starts_again(folder):
     notes = Notebook()
     message = fit(tiny(), folder, notes).message
     assert notes[0][0] == 1 and "last.ckpt" in message and "previous.ckpt" in message
+    assert message.endswith("The run begins anew.")
+
+
+def test_a_flipped_bit_is_noticed_wherever_it_is(folder):
+    """Also in the archive's table of contents, which its own sums leave out: torch would read noise."""
+    broken_off(folder)
+    whole, damaged, draw = (folder / "last.ckpt").read_bytes(), folder / "flipped.ckpt", random.Random(0)
+    end = len(whole) - 10  # then two bytes that say how long the sum is, which harm nobody, and the sum
+    for place in [*(draw.randrange(end) for _ in range(40)), *(draw.randrange(end - 5000, end) for _ in range(80))]:
+        content = bytearray(whole)
+        content[place] ^= 1 << draw.randrange(8)
+        damaged.write_bytes(content)
+        with pytest.raises(DAMAGED):
+            read(damaged)
+
+
+def test_best_weights_that_are_damaged_are_found_again_from_the_beginning(folder, tmp_path):
+    best = {"report": "best_valid", "keep": "best"}
+    straight = fit(tiny(**best), tmp_path / "straight")
+    broken_off(folder, **best)
+    flip(folder / "best.ckpt")
+    notes = Notebook()
+    outcome = fit(tiny(**best), folder, notes)
+    assert notes[0][0] == 1 and outcome.metrics == straight.metrics
+    assert outcome.message.startswith("best.ckpt could not be read (BadZipFile) and was set aside.")
 
 
 def test_checkpoints_can_be_read_without_trusting_them_and_tell_their_cell(folder):

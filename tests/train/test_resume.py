@@ -1,5 +1,8 @@
 """Interrupted and resumed is uninterrupted, bit for bit."""
 
+import os
+import signal
+
 import pytest
 import torch
 
@@ -50,6 +53,20 @@ def test_a_run_that_was_asked_to_stop_goes_on_as_if_nothing_happened(tmp_path, c
     assert whole.metrics == rest.metrics
     # every point is told once, in its place
     assert before.curves() + after.curves() == straight.curves()
+
+
+class Everybody(Notebook):
+    """Tells the process twice, as where SLURM tells all processes and the coordinator tells its workers."""
+
+    def __call__(self, step, metrics):
+        super().__call__(step, metrics)
+        if step == self.stop_at and "train/loss" in metrics:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_one_request_that_comes_from_two_sides_lets_the_run_save(folder):
+    with pytest.raises(Interrupted, match="stopped and saved at step 6"):
+        fit(tiny(), folder, Everybody(stop_at=5))
 
 
 @pytest.mark.parametrize(("passes", "first"), [(20, 5), (21, 5), (22, 5), (8, 1)])
