@@ -21,6 +21,14 @@ from typing import Any
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # Some virtual machines announce AMX and die of its first instruction, in a bfloat16 product; float32 has no use for it.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX10_1_512")
+# Nothing is told to anybody about who uses the lab: the libraries below it would, unless they are told not to.
+_TELL_NOBODY = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "HF_UPDATE_DOWNLOAD_COUNTS": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+os.environ.update({name: value for name, value in _TELL_NOBODY.items() if name not in os.environ})
 
 if importlib.util.find_spec("hqlt_lab.registry") is None:
     raise ImportError(

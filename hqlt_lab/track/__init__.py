@@ -19,4 +19,5 @@ store         a tracking store, and opening it
 knock         noticing in time that it is away
 view          the saved view of a study in the browser
 server        the MLflow server behind `hqlt ui`
+doors         who may reach it
 """

@@ -73,7 +73,7 @@ class Delivery:
         """What is still kept here only."""
         cells = f"{len(self.undone())} of {len(self.cards)} cells"
         return (
-            f"MLflow at {self.mirror.tracker.uri} does not have everything yet ({cells} to look at): {why}. "
+            f"MLflow at {self.mirror.tracker.shown} does not have everything yet ({cells} to look at): {why}. "
             f"Nothing is lost: {self.study.folder} holds it all, and the same command or `hqlt ui` catches up."
         )
 
@@ -83,6 +83,7 @@ class Courier:
 
     def __init__(self, tracker: Tracker, study: StudyCard, every: float = EVERY) -> None:
         self.delivery, self.every = Delivery(tracker, study), every
+        self.left: str | None = None  # what was still to be sent in the end, in a sentence
         self.away: str | None = None  # why the tracker cannot be reached, while it cannot
         self.leaving, self.done, self.over = (threading.Event() for _ in range(3))
         self.thread = threading.Thread(target=self.work, name="mlflow courier", daemon=True)
@@ -101,7 +102,8 @@ class Courier:
         self.leaving.set()
         done = self.done.wait(timeout)
         self.over.set()
-        return None if done else self.delivery.sentence(self.away or "it takes longer than expected")
+        self.left = None if done else self.delivery.sentence(self.away or "it takes longer than expected")
+        return self.left
 
     def work(self) -> None:
         """Rounds, until everything is there and nobody will tell more."""
@@ -132,7 +134,7 @@ def send_evaluations(tracker: Tracker, folder: Path) -> str | None:
     A cell that has no run there yet is sent whole with its study.
     """
     sent = read_sent(folder)
-    if sent is None or sent.uri != tracker.uri:
+    if sent is None or sent.uri != tracker.shown:
         return None
     try:
         client = Store(tracker).open()
@@ -140,7 +142,7 @@ def send_evaluations(tracker: Tracker, folder: Path) -> str | None:
         for file in sample_files(folder):
             client.log_artifact(sent.run, str(file), file.parent.name)
     except Exception as error:  # as above: the tracker is a guest
-        return f"MLflow at {tracker.uri} does not have the evaluation yet: {first_line(error)}. {folder} holds it."
+        return f"MLflow at {tracker.shown} does not have the evaluation yet: {first_line(error)}. {folder} holds it."
     return None
 
 

@@ -122,7 +122,7 @@ def introduce(client: "MlflowClient", tracker: Tracker, study: StudyCard, home: 
 
     tags, view = study_tags(study), json.dumps(view_of(study))
     told = digest([tags, study.config, study.provenance, view])
-    sent = Sent(uri=tracker.uri, experiment=home.experiment, run=home.parent.id, told=told)
+    sent = Sent(uri=tracker.shown, experiment=home.experiment, run=home.parent.id, told=told)
     if read_sent(study.folder) == sent:
         return
     notes = {"mlflow.note.content": study.question, "mlflow.experimentKind": KIND, VIEW: view}

@@ -14,6 +14,7 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 from hqlt_lab.errors import StoreError
+from hqlt_lab.secrets import scrubbed
 
 PATIENCE = 1.0  # seconds that a lock may take
 
@@ -66,7 +67,7 @@ def locked(path: Path, patience: float) -> Iterator[None]:
 
 def first_line(error: BaseException) -> str:
     """What went wrong, in one line."""
-    lines = str(error).strip().splitlines()
+    lines = scrubbed(str(error)).strip().splitlines()
     return (lines[0] if lines else type(error).__name__)[:300].rstrip(".")
 
 

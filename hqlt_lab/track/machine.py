@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from hqlt_lab.secrets import scrubbed
+
 LIBRARIES = ("torch", "lightning", "optuna", "mlflow", "omegaconf", "hqlt-lab")
 LONGEST_DIFF = 1_000_000  # characters
 
@@ -23,7 +25,7 @@ def repository(folder: Path) -> dict[str, Any] | None:
         "commit": commit.strip(),
         "dirty": bool(changed),
         "changed": changed.splitlines()[:1000],
-        "diff": diff[:LONGEST_DIFF],
+        "diff": scrubbed(diff[:LONGEST_DIFF]),
         "diff_is_cut": len(diff) > LONGEST_DIFF,
     }
 

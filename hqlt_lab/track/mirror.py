@@ -87,7 +87,7 @@ class Mirror:
 
     def sent_of(self, card: CellCard, home: Home, run: Run) -> Sent:
         """What that run has; one that was noted for another run counts for nothing."""
-        sent, nothing = read_sent(card.folder), Sent(uri=self.tracker.uri, experiment=home.experiment, run=run.id)
+        sent, nothing = read_sent(card.folder), Sent(uri=self.tracker.shown, experiment=home.experiment, run=run.id)
         same = sent is not None and (sent.uri, sent.run) == (nothing.uri, nothing.run)
         return sent if same and sent is not None else nothing
 

@@ -18,6 +18,7 @@ from typing import Any
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.experiment.fill import bare_model, fill_model
 from hqlt_lab.registry import KINDS, available, find
+from hqlt_lab.secrets import scrubbed
 from hqlt_lab.track.machine import machine, repository, versions
 from hqlt_lab.track.sent import read_sent
 
@@ -30,7 +31,7 @@ def provenance(folder: Path | None = None) -> dict[str, Any]:
         "git": repository(folder or Path.cwd()),
         "versions": versions(),
         "machine": machine(),
-        "command": shlex.join(sys.argv),
+        "command": scrubbed(shlex.join(sys.argv)),
     }
 
 

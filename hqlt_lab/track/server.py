@@ -15,40 +15,41 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 from hqlt_lab.errors import StoreError
+from hqlt_lab.secrets import scrubbed
+from hqlt_lab.track import doors
 from hqlt_lab.track.store import Tracker
 
 Process: TypeAlias = "subprocess.Popen[bytes]"
 STARTING = 90.0  # seconds until the server has to answer
 ENDING = 10.0  # seconds between asking it to end and ending it
-LIGHT = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}  # 0.5 GB instead of 3
+LIGHT = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}  # 0.5 GB instead of 3
 
 
 @contextmanager
-def serve(tracker: Tracker, port: int = 5000, host: str = "127.0.0.1") -> Iterator[str]:
+def serve(tracker: Tracker, port: int = 5000, host: str = doors.HERE) -> Iterator[str]:
     """The address of a server for this store, while the context lasts; a store behind a server has its own."""
     if tracker.served:
-        yield tracker.uri
+        yield tracker.shown
         return
     port = port if free(host, port) else any_port(host)
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "server.log"
         process = start(tracker, host, port, log)
         try:
-            address = f"http://{host}:{port}"
-            wait_for(process, address, log)
-            yield address
+            wait_for(process, doors.knocked_at(host, port), log)
+            yield doors.address(host, port)
         finally:
             end(process)
 
 
 def start(tracker: Tracker, host: str, port: int, log: Path) -> Process:
     """MLflow's own server, in a group of its own."""
-    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", tracker.uri, "--workers", "1"]
-    command += ["--host", host, "--port", str(port)]
+    command = [sys.executable, "-m", "mlflow", "server", "--workers", "1", "--host", host, "--port", str(port)]
     if tracker.files:
         command += ["--default-artifact-root", tracker.files]
     with log.open("wb") as out:
-        told = {**os.environ, **LIGHT}
+        # a command line can be read by everybody on the machine, and the store may have a password in its address
+        told = {**os.environ, **LIGHT, "MLFLOW_BACKEND_STORE_URI": tracker.uri, **doors.settings(host, port)}
         return subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=told, start_new_session=True
         )
@@ -62,7 +63,8 @@ def wait_for(process: Process, address: str, log: Path) -> None:
             return
         time.sleep(0.1)
     last = log.read_text(errors="replace").strip().splitlines()[-5:]
-    raise StoreError(f"The MLflow server did not start at {address}. It said: {' | '.join(last) or 'nothing'}")
+    said = scrubbed(" | ".join(last)) or "nothing"
+    raise StoreError(f"The MLflow server did not start at {address}. It said: {said}")
 
 
 def end(process: Process) -> None:
@@ -78,7 +80,7 @@ def end(process: Process) -> None:
 
 def free(host: str, port: int) -> bool:
     """Whether nobody listens there."""
-    with socket.socket() as door:
+    with socket.socket(doors.family(host)) as door:
         door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             door.bind((host, port))
@@ -89,6 +91,9 @@ def free(host: str, port: int) -> bool:
 
 def any_port(host: str) -> int:
     """A port that nobody uses now."""
-    with socket.socket() as door:
-        door.bind((host, 0))
+    with socket.socket(doors.family(host)) as door:
+        try:
+            door.bind((host, 0))
+        except OSError as error:
+            raise StoreError(f"--host {host}: this machine cannot listen there ({error.strerror}).") from error
         return int(door.getsockname()[1])

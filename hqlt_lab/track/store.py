@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hqlt_lab.files import put
+from hqlt_lab.secrets import parted, scrubbed
 from hqlt_lab.track.knock import Away, first_line, has_content, knock_database, knock_file, knock_server, locked
 
 if TYPE_CHECKING:
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
 
 SQLITE = "sqlite:///"
 SETTINGS = {
-    "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     # the courier tries again by itself, and must not be held up in between
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
@@ -39,6 +39,11 @@ class Tracker:
         """Where artifacts go, if that is not for a server to say."""
         beside = "" if self.database is None else str(self.database.absolute().parent / "artifacts")
         return self.artifacts.rstrip("/") or beside
+
+    @property
+    def shown(self) -> str:
+        """The URI as it may be told and noted: without a password."""
+        return scrubbed(parted(self.uri).address)
 
     @property
     def served(self) -> bool:
@@ -121,7 +126,7 @@ def client_for(tracker: Tracker) -> "MlflowClient":
 
 
 def quietly(tracker: Tracker) -> None:
-    """Before MLflow is imported: no telemetry, no chatter, no long waits.  The user's own settings stay."""
+    """Before MLflow is imported: no chatter, no long waits.  The user's own settings stay."""
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
     if tracker.database is not None:

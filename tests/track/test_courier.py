@@ -1,6 +1,7 @@
 """The courier: whatever the tracker does, training is not held up, nothing is lost, nothing is repeated."""
 
 import shutil
+import socket
 import sqlite3
 import time
 from contextlib import closing
@@ -10,8 +11,8 @@ import pytest
 from hqlt_lab.track.courier import Courier, catch_up
 from hqlt_lab.track.knock import has_content
 from hqlt_lab.track.spool import Spool
-from hqlt_lab.track.store import Tracker
-from tests.track.conftest import card, end, train, until
+from hqlt_lab.track.store import Tracker, default_tracker
+from tests.track.conftest import Looker, card, end, study_named, train, until
 
 
 @pytest.fixture
@@ -110,6 +111,32 @@ def test_a_server_that_is_not_there_is_told_in_a_sentence(study):
     assert time.monotonic() - started < 5
     assert left is not None and "Nothing is lost" in left and str(study.folder) in left and "`hqlt ui`" in left
     courier.thread.join(30)
+
+
+@pytest.mark.slow
+def test_a_server_that_takes_calls_and_never_answers_is_told_in_a_sentence(study):
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        courier = Courier(Tracker(f"http://127.0.0.1:{deaf.getsockname()[1]}"), study, every=0.1)
+        courier.tell(card(study))
+        started = time.monotonic()
+        left = courier.finish(4)
+        assert time.monotonic() - started < 6
+        assert left is not None and "timed out" in left and "Nothing is lost" in left
+        courier.thread.join(30)
+
+
+@pytest.mark.slow
+def test_a_database_on_a_full_disk_is_told_and_catches_up_with_room(small_disk, empty_database, tmp_path):
+    tracker, study = default_tracker(small_disk.folder), study_named("which_timing", tmp_path)
+    shutil.copy(empty_database, tracker.database)
+    cell = card(study)
+    train(cell, 1, 3)
+    small_disk.fill()
+    left = catch_up(tracker, study, [cell])
+    assert left is not None and "full" in left and "Nothing is lost" in left
+    small_disk.free()
+    assert catch_up(tracker, study, [cell]) is None
+    assert Looker(tracker).steps(study) == [1, 2, 3]
 
 
 def test_a_database_that_refuses_is_told_in_a_sentence(study):
