@@ -9,7 +9,7 @@ from hqlt_lab.api.trained import folder_of
 from hqlt_lab.errors import StoreError, did_you_mean, listed
 from hqlt_lab.experiment.experiment import load as load_experiment
 from hqlt_lab.study.run import open_agenda
-from hqlt_lab.study.store import Store
+from hqlt_lab.study.store import Store, is_study, studies_in
 
 if TYPE_CHECKING:
     from hqlt_lab.report.compare.comparison import Comparison
@@ -35,8 +35,8 @@ def subject_of(thing: str | Path, change: Sequence[str], runs: str | Path) -> "T
         store = Store(root, experiment.name)
         records = open_agenda(experiment, store).records()
         return subject.study_of_file(name, experiment, records, commits(store.folder, root / "artifacts"))
-    folder = path if (path / "cells.journal").is_file() else root / "studies" / name
-    if (folder / "cells.journal").is_file():
+    folder = path if is_study(path) else root / "studies" / name
+    if is_study(folder):
         home = folder.resolve().parents[1]
         past = remember(Store(home, folder.name))
         return subject.study_of_folder(name, past, commits(folder, home / "artifacts"))
@@ -49,7 +49,7 @@ def folder_of_thing(thing: str | Path, runs: str | Path) -> Path:
     try:
         return folder_of(thing, runs)
     except StoreError as error:
-        studies = [journal.parent.name for journal in sorted(Path(runs).glob("studies/*/cells.journal"))]
+        studies = [folder.name for folder in studies_in(Path(runs))]
         raise StoreError(
             f"{error} A study is named by its file, or as one of: {listed(studies)}.{did_you_mean(str(thing), studies)}"
         ) from error

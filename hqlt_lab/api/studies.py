@@ -1,7 +1,9 @@
 """Whole studies: run one, see how far it is, read what came of it."""
 
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING
 from hqlt_lab.api.tracked import RUNS, card_of, tracker_of
 from hqlt_lab.api.trained import reported_folders
 from hqlt_lab.api.written import making_of
+from hqlt_lab.errors import StoreError
 from hqlt_lab.experiment.experiment import load as load_experiment
 from hqlt_lab.files import write
 from hqlt_lab.registry import hand_on, included
@@ -16,7 +19,7 @@ from hqlt_lab.study.crew import warm_up
 from hqlt_lab.study.record import SETTLED
 from hqlt_lab.study.run import Choice, Prepared, cards, open_agenda, prepare, train, wanted
 from hqlt_lab.study.run import forget as forget_cells
-from hqlt_lab.study.store import Store
+from hqlt_lab.study.store import ENVIRONMENT, Store
 from hqlt_lab.study.view import View
 
 if TYPE_CHECKING:
@@ -25,8 +28,10 @@ if TYPE_CHECKING:
     from hqlt_lab.report.report import Report
     from hqlt_lab.study.harness import Judged
     from hqlt_lab.study.record import Record
+    from hqlt_lab.track.courier import Courier
 
 PATIENCE = 30.0  # seconds that MLflow gets in the end to take in the rest
+HASTE = 2.0  # the same where somebody wants this to stop, or the disk is full
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,37 +59,92 @@ def run(
 ) -> Finished:
     """Train every cell of the file that is not settled yet, and report; the same call again resumes."""
     from hqlt_lab.report.report import Report
+
+    only, watched = [only] if isinstance(only, str) else only, view or View()
+    models: list[Judged] = []
+    with at_work(file, change, Choice(only=only, limit=limit, again=again), runs, tracking) as work:
+        study, courier = work.study, work.courier
+        store, experiment = study.agenda.store, study.agenda.experiment
+        work.complete = train(study, limit, watched, courier)
+        models = ask_reported(study, only, watched) if work.complete and experiment.evaluate else []
+        for changed in cards(study.agenda) if any(model.new for model in models) else ():
+            courier.tell(changed)
+        report = Report.make(experiment, study.agenda.records())
+        saved = report.save(store.folder, making_of(Path(file), change, runs, store))
+        courier.report(saved.files)
+    return Finished(
+        report=report,
+        complete=work.complete,
+        untracked=courier.left,
+        folder=store.folder,
+        undrawn=tuple(saved.troubles),
+        unanswered=tuple(dict.fromkeys(trouble for model in models for trouble in model.troubles)),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Joined:
+    """What came of joining a study."""
+
+    complete: bool  # False: it was stopped
+    untracked: str | None  # what MLflow does not have yet
+
+
+def worker(
+    file: str | Path,
+    *,
+    change: Sequence[str] = (),
+    only: Sequence[str] = (),
+    runs: str | Path = RUNS,
+    tracking: str | None = None,
+    view: View | None = None,
+) -> Joined:
+    """Join a study that several programs share: train its cells until nothing is left to do for anybody."""
+    with at_work(file, change, Choice(only=only), runs, tracking, joining=True) as work:
+        work.complete = train(work.study, None, view or View(), work.courier)
+    return Joined(complete=work.complete, untracked=work.courier.left)
+
+
+@dataclass
+class Work:
+    """A study that is trained here, and the one who tells MLflow of it."""
+
+    study: Prepared
+    courier: "Courier"
+    complete: bool = False  # whether it came to its end
+
+
+@contextmanager
+def at_work(
+    file: str | Path,
+    change: Sequence[str],
+    choice: Choice,
+    runs: str | Path,
+    tracking: str | None,
+    joining: bool = False,
+) -> Iterator[Work]:
+    """A study that we may train."""
     from hqlt_lab.track.courier import Courier
 
     hand_on(included())  # workers are other processes
     warm_up()
     experiment = load_experiment(file, change)
-    only = [only] if isinstance(only, str) else only
-    store, choice = Store(runs, experiment.name), Choice(only=only, limit=limit, again=again)
+    store = Store(runs, experiment.name)
+    if joining and not store.book.shared and not os.environ.get(ENVIRONMENT):  # else `owned` says what to do
+        raise StoreError(
+            f"{store.folder}: one program at a time may work on a study that is kept in a file. To share its cells, "
+            f"keep it in PostgreSQL: export {ENVIRONMENT}=postgresql://USER@HOST/DATABASE (docs/cluster.md)."
+        )
     with store.owned():
-        study = prepare(experiment, store, choice)
+        study = prepare(experiment, store, choice, joining)
         card = card_of(experiment, store, Path(file), change)
-        write(store.folder / "provenance.json", json.dumps(dict(card.provenance), indent=1) + "\n")
-        courier = Courier(tracker_of(runs, tracking), card)
+        if not joining:
+            write(store.folder / "provenance.json", json.dumps(dict(card.provenance), indent=1) + "\n")
+        work = Work(study, Courier(tracker_of(runs, tracking), card))
         try:
-            watched = view or View()
-            complete = train(study, limit, watched, courier)
-            models = ask_reported(study, only, watched) if complete and experiment.evaluate else []
-            for changed in cards(study.agenda) if any(model.new for model in models) else ():
-                courier.tell(changed)
-            report = Report.make(experiment, study.agenda.records())
-            saved = report.save(store.folder, making_of(Path(file), change, runs, store))
-            courier.report(saved.files)
+            yield work
         finally:
-            untracked = courier.finish(PATIENCE)
-    return Finished(
-        report=report,
-        complete=complete,
-        untracked=untracked,
-        folder=store.folder,
-        undrawn=tuple(saved.troubles),
-        unanswered=tuple(dict.fromkeys(trouble for model in models for trouble in model.troubles)),
-    )
+            work.courier.finish(PATIENCE if work.complete else HASTE)
 
 
 def ask_reported(study: Prepared, only: Sequence[str], view: View) -> "list[Judged]":
@@ -105,7 +165,7 @@ class Status:
 
     records: "list[Record]"
     report: list[str]  # the metrics that count
-    busy: bool  # whether someone is at work on it
+    workers: list[str]  # who is at work on it, for people
 
 
 def status(
@@ -118,7 +178,7 @@ def status(
     wish = wanted(experiment, agenda, only)
     chosen = {place.key for place in agenda.places() if wish(place)}
     records = [record for record in [*agenda.records(), *agenda.superseded()] if record.key in chosen]
-    return Status(records, experiment.measure.report, store.busy())
+    return Status(records, experiment.measure.report, store.book.workers())
 
 
 def forget(

@@ -2,12 +2,14 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hqlt_lab.experiment.experiment import Experiment
 from hqlt_lab.experiment.experiment import load as load_experiment
 from hqlt_lab.experiment.read import as_yaml, read
+from hqlt_lab.secrets import parted
 from hqlt_lab.study.run import cards, open_agenda
 from hqlt_lab.study.store import Store
 from hqlt_lab.track.sent import read_sent
@@ -23,8 +25,16 @@ def tracker_of(runs: str | Path, uri: str | None = None) -> "Tracker":
     """Where MLflow keeps things: what was asked for, what the environment says, or in the folder of runs."""
     from hqlt_lab.track.store import Tracker, default_tracker
 
-    chosen = uri or os.environ.get("MLFLOW_TRACKING_URI")
-    return Tracker(chosen) if chosen else default_tracker(Path(runs).resolve())
+    chosen, files = uri or os.environ.get("MLFLOW_TRACKING_URI"), os.environ.get("HQLT_ARTIFACTS", "")
+    default = default_tracker(Path(runs).resolve())
+    if not chosen:
+        return replace(default, artifacts=files or default.artifacts)
+    found = parted(chosen)
+    if found.user is not None:  # where MLflow looks for it, and where it ends up in no message and no file
+        os.environ |= {"MLFLOW_TRACKING_USERNAME": found.user, "MLFLOW_TRACKING_PASSWORD": found.password or ""}
+    # a server says itself where files go, and a SQLite file has them beside it; another database does not know
+    bare = Tracker(found.address, files)
+    return bare if bare.files or bare.served else replace(bare, artifacts=default.artifacts)
 
 
 def card_of(experiment: Experiment, store: Store, file: Path, change: Sequence[str]) -> "StudyCard":

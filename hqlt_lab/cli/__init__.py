@@ -16,6 +16,8 @@ def main() -> None:
     from hqlt_lab.cli.app import app
     from hqlt_lab.cli.bash import whole_words
     from hqlt_lab.cli.exits import ending
+    from hqlt_lab.secrets import tell_no_secret
 
+    sys.excepthook = tell_no_secret
     with whole_words():
         sys.exit(ending(lambda: app(prog_name="hqlt")))

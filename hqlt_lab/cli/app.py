@@ -38,7 +38,8 @@ def tell_version(wanted: bool) -> None:
 @app.callback()
 def before(
     outside: Annotated[
-        list[Path] | None, typer.Option("--with", help="A Python file whose parts to register. Repeatable.")
+        list[Path] | None,
+        typer.Option("--with", help="A Python file whose parts to register, or a task file of lm-eval. Repeatable."),
     ] = None,
     version: Annotated[
         bool, typer.Option("--version", help="Which version this is.", is_eager=True, callback=tell_version)
@@ -56,6 +57,7 @@ app.command("new")(components.new)
 app.command("check")(components.check)
 app.command("plan")(experiments.plan)
 app.command("run")(studies.run)
+app.command("worker")(studies.worker)
 app.command("status")(studies.status)
 app.command("logs")(studies.logs)
 app.command("report")(reports.report)

@@ -75,6 +75,9 @@ class Board(View):
             self.asked = what
             self.console.print(f"asking {what} ({total} rows)", soft_wrap=True, markup=False, highlight=False)
 
+    def away(self, sentence: str) -> None:
+        self.console.print(f"[yellow]{escape(sentence)}[/yellow]", soft_wrap=True)
+
     def stopping(self) -> None:
         self.console.print("Stopping: every cell saves first. Ctrl-C again stops at once.")
 

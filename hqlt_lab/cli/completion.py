@@ -88,8 +88,10 @@ def cells_and_files(ctx: typer.Context, incomplete: str) -> Iterator[tuple[str, 
 @quietly
 def comparable(ctx: typer.Context, incomplete: str) -> Iterator[tuple[str, str]]:
     """Studies, cells and files."""
-    for journal in sorted(folder_of_runs(ctx).glob("studies/*/cells.journal")):
-        yield journal.parent.name, "a study"
+    from hqlt_lab.study.store import studies_in
+
+    for folder in studies_in(folder_of_runs(ctx)):
+        yield folder.name, "a study"
     yield from trained(ctx)
     yield from experiment_files(ctx, incomplete)
 

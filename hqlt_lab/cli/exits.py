@@ -11,6 +11,7 @@ from enum import IntEnum
 from typing import Any
 
 from hqlt_lab.errors import HqltError
+from hqlt_lab.secrets import scrubbed
 
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
 FILES = (errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.EEXIST)
@@ -34,7 +35,7 @@ class Exit(IntEnum):
     )
     USAGE = 2, "No such command, argument or option, or one is missing."
     NOT_ALL_WELL = 3, "Done, but cells failed, tasks could not be asked, or parts or data do not pass their check."
-    STOPPED = 130, "Stopped by Ctrl-C."
+    STOPPED = 130, "Stopped by Ctrl-C or SIGTERM; the same command goes on."
     UNREAD = 141, "Whoever read the output by pipe stopped reading, as `head` does."
 
     @property
@@ -70,7 +71,7 @@ def ending(act: Callable[[], Any]) -> int:
 
 
 def told(words: str, code: Exit) -> Exit:
-    print(words, file=sys.stderr)
+    print(scrubbed(words), file=sys.stderr)
     return code
 
 

@@ -6,7 +6,18 @@ from typing import Annotated, Any
 import typer
 
 from hqlt_lab.cli import completion
+from hqlt_lab.cli.screen import aside, warn
 from hqlt_lab.registry import KINDS
+from hqlt_lab.secrets import holds_password, parted
+
+
+def without_password(uri: str | None) -> str | None:
+    """What is typed can be read by everybody on the machine, and stays in the shell's history."""
+    if uri and holds_password(uri):
+        place = "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD" if parted(uri).user else "MLFLOW_TRACKING_URI"
+        warn(f"--tracking {uri}: a password on the command line can be read by others. Put it into {place}.", aside)
+    return uri
+
 
 FileArgument = Annotated[Path, typer.Argument(help="An experiment file.", autocompletion=completion.experiment_files)]
 RunsOption = Annotated[Path, typer.Option("--runs", help="Where runs are kept.")]
@@ -24,7 +35,10 @@ OnlyOption = Annotated[
 ]
 TrackingOption = Annotated[
     str | None,
-    typer.Option(help="MLflow's tracking URI. Default: $MLFLOW_TRACKING_URI, or mlflow.db in the folder of runs."),
+    typer.Option(
+        help="MLflow's tracking URI. Default: $MLFLOW_TRACKING_URI, or mlflow.db in the folder of runs.",
+        callback=without_password,
+    ),
 ]
 KindArgument = Annotated[str, typer.Argument(help=", ".join(KINDS), autocompletion=completion.kinds)]
 NameArgument = Annotated[str, typer.Argument(help="A registered name.", autocompletion=completion.parts)]

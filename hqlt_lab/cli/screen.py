@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from hqlt_lab.secrets import scrubbed
+
 UNBROKEN = 10_000  # wider than any line: programs and grep want them whole
 
 
@@ -35,4 +37,4 @@ def whole(table: Table) -> None:
 
 def warn(sentence: str, out: Console = console) -> None:
     """Something to be careful about."""
-    out.print(f"[yellow]{escape(sentence)}[/yellow]", soft_wrap=True)
+    out.print(f"[yellow]{escape(scrubbed(sentence))}[/yellow]", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""The verbs about whole studies: run, status, logs, forget, ui."""
+"""The verbs about whole studies: run, worker, status, logs, forget, ui."""
 
 import os
 import shlex
@@ -20,6 +20,7 @@ from hqlt_lab.cli.reports import KEYS, show
 from hqlt_lab.cli.screen import aside, console, warn
 from hqlt_lab.errors import StoreError
 from hqlt_lab.registry import included
+from hqlt_lab.secrets import parted, scrubbed
 from hqlt_lab.words import in_json, in_time
 
 RECORD = (
@@ -72,6 +73,36 @@ def run(
         raise typer.Exit(Exit.NOT_ALL_WELL)
 
 
+def worker(
+    file: FileArgument,
+    only: OnlyOption = None,
+    change: SetOption = None,
+    runs: RunsOption = Path("runs"),
+    tracking: TrackingOption = None,
+) -> None:
+    """Join a study that several machines share, and train its cells until nothing is left to do for anybody.
+
+    Every machine sees the folder of runs and the database that $HQLT_STORE names. Start as many as you like, at any
+    time; stop or lose any of them, and the others go on with its cells.
+    """
+    from hqlt_lab import api
+    from hqlt_lab.cli.board import Board
+
+    experiment = api.load_experiment(file, change or [])
+    board = Board(console, experiment.measure)
+    try:
+        joined = api.worker(file, change=change or (), only=only or (), runs=runs, tracking=tracking, view=board)
+    except KeyboardInterrupt:  # before the first cell began
+        raise typer.Exit(Exit.STOPPED) from None
+    finally:
+        board.close()
+    if joined.untracked:
+        warn(joined.untracked)
+    if not joined.complete:
+        console.print("Stopped: its cells are saved, and whoever is left goes on with them.")
+        raise typer.Exit(Exit.STOPPED)
+
+
 def next_commands(told: "Typed", folder: Path) -> None:
     """Where to look now."""
     console.print(f"\nNext:\n    {told.with_verb('ui')}    # every curve and run in the browser", soft_wrap=True)
@@ -97,7 +128,8 @@ class Typed(NamedTuple):
         outside = [word for file in included() for word in ("--with", os.path.relpath(file))]
         words = [word for one in self.change for word in ("--set", one)]
         words += ["--runs", str(self.runs)] if self.runs != Path("runs") else []
-        words += ["--tracking", self.tracking] if self.tracking and verb in ("run", "ui") else []
+        if self.tracking and verb in ("run", "ui"):
+            words += ["--tracking", scrubbed(parted(self.tracking).address)]
         return escape(shlex.join(["hqlt", *outside, verb, str(self.file), *words]))
 
 
@@ -133,7 +165,8 @@ def status(
     print("\n".join(aligned(lines)))
     states = Counter(record.state for record in found.records)
     told = ", ".join(f"{count} {state}" for state, count in states.items())
-    console.print(f"{told}. {'Somebody is at work on it.' if found.busy else 'Nobody is at work on it.'}")
+    at_work = f"At work on it: {'; '.join(found.workers)}." if found.workers else "Nobody is at work on it."
+    console.print(f"{told}. {at_work}", soft_wrap=True, markup=False, highlight=False)
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
@@ -201,18 +234,25 @@ def ui(
     runs: RunsOption = Path("runs"),
     tracking: TrackingOption = None,
     port: Annotated[int, typer.Option(help="Another one is taken if this is in use.")] = 5000,
+    host: Annotated[
+        str, typer.Option(help="Where to listen; 0.0.0.0: on every network, where all who reach it can change runs.")
+    ] = "127.0.0.1",
 ) -> None:
-    """Browse all runs in MLflow's UI, on this machine alone.  Ctrl-C ends it."""
+    """Browse all runs in MLflow's UI, on this machine alone unless --host says otherwise.  Ctrl-C ends it."""
     from hqlt_lab import api
+    from hqlt_lab.study.store import studies_in
+    from hqlt_lab.track import doors
     from hqlt_lab.track.server import serve
 
     tracker = api.tracker_of(runs, tracking)
-    if tracker.is_empty and not any(runs.glob("studies/*/cells.journal")):
+    if tracker.is_empty and not studies_in(runs):
         raise StoreError(f"{runs}: there are no runs to look at. Begin with: hqlt run {file or 'FILE'}")
     if file and (behind := api.catch_up(file, change=change or (), runs=runs, tracking=tracking)):
         warn(behind)
+    if doors.is_open(host) and not tracker.served:
+        warn(doors.warning(host))
     console.print("The server takes some seconds to start ...")
-    with suppress(KeyboardInterrupt), serve(tracker, port) as address:
+    with suppress(KeyboardInterrupt), serve(tracker, port, host) as address:
         for name, link in api.links(address, runs, file):
             console.print(f"{name}: {link}", soft_wrap=True)
         console.print(f"All of MLflow: {address}   Ctrl-C ends it.", soft_wrap=True)

@@ -17,6 +17,7 @@ from typing import Any
 from hqlt_lab.experiment.cell import Cell, digest
 from hqlt_lab.experiment.experiment import Arm, Experiment
 from hqlt_lab.experiment.plan import key_of, points, with_seeds, words
+from hqlt_lab.files import read_json
 from hqlt_lab.study.choose import chosen_point
 from hqlt_lab.study.ledger import Attempt, Ledger
 from hqlt_lab.study.record import SETTLED, Record, State, with_answers
@@ -24,6 +25,7 @@ from hqlt_lab.study.search import length, point_of, space, values_of
 from hqlt_lab.study.store import Store
 from hqlt_lab.track.provenance import code_of
 from hqlt_lab.track.sent import read_sent
+from hqlt_lab.train import claim
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +51,6 @@ class Agenda:
         self.experiment, self.ledger, self.store = experiment, ledger, store
         self.retries = experiment.launcher.get("retries", 0)
         self.search = space(experiment.tune)
-        self.someone_trains = store.busy()
         self.known: dict[str, Cell] = {}  # settings of every cell that was looked at
 
     @cached_property
@@ -131,10 +132,17 @@ class Agenda:
         """The tuned values of a cell; of a searched one, as soon as any of its point's seeds was begun."""
         if place.number is None:
             return place.point
-        for seed in self.experiment.tune_seeds:
-            for attempt in self.ledger.attempts.get(self.search_key(place.arm, place.number, seed), {}).values():
+        keys = [self.search_key(place.arm, place.number, seed) for seed in self.experiment.tune_seeds]
+        for key in keys:
+            for attempt in self.ledger.attempts.get(key, {}).values():
                 return point_of(attempt.cell["values"], self.experiment.tune)
-        return None
+        return next((point for key in keys if (point := self.lost_point(key))), None)
+
+    def lost_point(self, key: str) -> Mapping[str, Any] | None:
+        """What the folder of a searched cell says of its values, where the journal was lost."""
+        file = self.store.cell(key, self.ledger.generations.get(key, 0)) / claim.FILE
+        axes = read_json(file)["axes"] if file.exists() else {}
+        return {path: axes[path] for path in self.experiment.tune} if axes else None
 
     def words(self, place: Place) -> dict[str, str]:
         """What a cell is called on the command line."""
@@ -187,12 +195,16 @@ class Agenda:
             state=state,
             attempts=len(tries),
             why=end.get("why", ""),
-            code=tries[-1].cell["code"] if tries else {},
+            code=tries[-1].made_by if tries else {},
             changed=self.changed(place, tries[-1]) if state == "done" else (),
             folder=folder,
             run=sent.run if tries and (sent := read_sent(folder)) else None,
             **outcome,
         )
+
+    def stands(self, place: Place) -> State:
+        """How a cell stands, and nothing else of it."""
+        return self.state(place, self.ledger.of(place.key))
 
     def state(self, place: Place, tries: list[Attempt]) -> State:
         """From the attempts at a cell to its state; failures of other code than today's are tried again."""
@@ -200,7 +212,7 @@ class Agenda:
         if status in ("done", "diverged", "pruned"):
             return status  # type: ignore[return-value]
         if status == "running":
-            return "running" if self.someone_trains else "waiting"
+            return "running" if self.ledger.alive(tries[-1].cell.get("who", "")) else "waiting"
         if status == "failed" and self.spent(place, tries):
             return "failed"
         return "waiting"
@@ -208,7 +220,7 @@ class Agenda:
     def changed(self, place: Place, attempt: Attempt) -> tuple[str, ...]:
         """Which sources are others today than when a cell was trained."""
         now = code_of(self.example(place))
-        return tuple(name for name, source in attempt.cell["code"].items() if now.get(name, source) != source)
+        return tuple(name for name, source in attempt.made_by.items() if now.get(name, source) != source)
 
     def spent(self, place: Place, tries: list[Attempt]) -> bool:
         """Whether a failed cell has no attempt left."""

@@ -1,9 +1,13 @@
-"""The one who owns the ledger: hands cells to the crew, writes down what comes of them, and stops cleanly.
+"""One who writes the ledger: hands cells to the crew, writes down what comes of them, and stops cleanly.
 
     hand out  ->  listen  ->  settle  ->  hand out ...
 
+Where the ledger is shared, others do the same: a cell is begun under a lock, and what others begin and end is looked at
+now and then.  It is over when nothing is left to do for anybody.
+
 Ctrl-C or SIGTERM: nothing new begins, every cell saves and stops, and waits for the next time.  Asked twice, or after
-half a minute, it waits for nobody.
+half a minute, it waits for nobody.  A machine that is in the way (a full disk, a part's file that is another one now):
+nothing new begins, whoever can ends, and the sentence that says why is the end.
 """
 
 import math
@@ -17,11 +21,14 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
 
+from hqlt_lab.errors import TrainingError
 from hqlt_lab.experiment.cell import Cell
+from hqlt_lab.study import sources
 from hqlt_lab.study.agenda import Agenda, Place
-from hqlt_lab.study.crew import PATIENCE, Crew
+from hqlt_lab.study.database import LostTurn
+from hqlt_lab.study.hands import PATIENCE, Event, Hands
 from hqlt_lab.study.ledger import Attempt
-from hqlt_lab.study.member import Event
+from hqlt_lab.study.others import Others
 from hqlt_lab.study.record import Record
 from hqlt_lab.study.search import point_of
 from hqlt_lab.study.view import View
@@ -60,7 +67,7 @@ class Coordinator:
     def __init__(
         self,
         agenda: Agenda,
-        crew: Crew,
+        crew: Hands,
         tracker: Tracker,
         view: View,
         wanted: Callable[[Place], bool],
@@ -70,53 +77,78 @@ class Coordinator:
         self.wanted, self.left = wanted, math.inf if limit is None else limit
         self.queue: list[Place] = []
         self.jobs: dict[str, Job] = {}
-        self.asked, self.deadline = 0, math.inf
+        self.asked, self.deadline, self.blocked = 0, math.inf, ""
+        self.others = Others(agenda, view)
+        self.ledger.book.hurried = lambda: self.asked > 0
 
     def work(self) -> bool:
         """Go on until nothing is left to do; False if it was stopped before."""
         with self.listening():
             while True:
                 self.hand_out()
-                if not self.jobs:
+                if not self.jobs and self.blocked:
+                    raise TrainingError(self.blocked)
+                if not self.jobs and (self.asked or self.left <= 0 or not self.others.have(self.wanted)):
+                    self.others.look(self.jobs, at_once=not self.asked)
+                    self.stop_if_asked()  # a crew that works elsewhere says what goes on without us
                     return not self.asked
                 for event in self.crew.events(timeout=0.25):
                     self.hear(event)
+                self.others.look(self.jobs)
                 self.view.look()
                 self.stop_if_asked()
 
     def hand_out(self) -> None:
         """Give out cells while there is room."""
-        while not self.asked and self.left > 0 and (place := self.next()):
+        while not self.asked and not self.blocked and self.left > 0 and (place := self.next()):
             if not self.crew.room_for(self.agenda.example(place)):
                 return
-            self.queue.pop(0)
-            self.begin(place)
-            self.left -= 1
+            if job := self.claim():
+                self.left -= 1
+                self.show(job.place.key)
+                self.crew.start(job.place.key, job.cell, job.folder, len(self.ledger.of(job.place.key)))
 
     def next(self) -> Place | None:
         """The cell whose turn it is; after a failure or a search there may be new ones."""
+        while self.queue and not self.waits(self.queue[0]):
+            self.queue.pop(0)  # somebody else was faster
         if not self.queue:
-            self.queue = [
-                place
-                for place in self.agenda.places()
-                if place.key not in self.jobs and self.wanted(place) and self.agenda.record(place).state == "waiting"
-            ]
+            self.queue = [place for place in self.agenda.places() if self.wanted(place) and self.waits(place)]
         return self.queue[0] if self.queue else None
 
-    def begin(self, place: Place) -> None:
-        """Write an attempt into the ledger, then let someone train."""
+    def waits(self, place: Place) -> bool:
+        """Whether nobody trains a cell that has to be trained."""
+        return place.key not in self.jobs and self.agenda.stands(place) == "waiting"
+
+    def claim(self) -> Job | None:
+        """Begin the next cell, while nobody else begins one."""
+        job = None
+        try:
+            with self.ledger.claiming():
+                if place := self.next():
+                    self.queue.pop(0)
+                    job = self.jobs[place.key] = self.begin(place)
+        except LostTurn:
+            if job is not None:
+                del self.jobs[job.place.key]
+                self.ledger.finish(job.attempt, "interrupted", step=0)
+            return None
+        return job
+
+    def begin(self, place: Place) -> Job:
+        """Write an attempt at a cell into the ledger."""
         agenda, study = self.agenda, self.agenda.studies[place.arm.title]
         search = {} if place.counts else agenda.search
         trial = self.ledger.ask(study, search, agenda.values(place) if search else None)
         point = point_of(trial.params, agenda.experiment.tune) if search else place.point
         assert point is not None
         cell = agenda.cell(place, point)
+        folder, code = agenda.store.cell(place.key, self.ledger.generations.get(place.key, 0)), code_of(cell)
+        made_by = sources.made_by(folder, code)
+        sources.note(folder, made_by)
         told = {"key": place.key, "arm": place.arm.title, "seed": place.seed, "point": dict(point)}
-        attempt = self.ledger.begin(study, trial, {**told, "counts": place.counts, "code": code_of(cell)})
-        folder = agenda.store.cell(place.key, attempt.generation)
-        self.jobs[place.key] = Job(place, cell, attempt, folder)
-        self.show(place.key)
-        self.crew.start(place.key, cell, folder, len(self.ledger.of(place.key)))
+        told |= {"counts": place.counts, "code": code, "made_by": made_by}
+        return Job(place, cell, self.ledger.begin(study, trial, told), folder)
 
     def hear(self, event: Event) -> None:
         """Take in what happened to a cell."""
@@ -151,6 +183,9 @@ class Coordinator:
         if event.word == "pruned":
             why = f"Given up at step {job.step}: most other cells of its arm were better."
             return "pruned", None, {"why": why, "step": job.step, "metrics": job.latest}
+        if event.word == "blocked":
+            self.blocked = self.blocked or told["why"]
+            return "interrupted", None, {"step": job.step, "why": told["why"]}
         if event.word == "interrupted" or self.asked:
             return "interrupted", None, {"step": job.step}
         return "failed", None, {**told, "step": job.step}
@@ -187,7 +222,8 @@ class Coordinator:
         if not self.asked:
             return
         if self.deadline == math.inf:
-            self.view.stopping()
+            if self.jobs:
+                self.view.stopping()
             self.deadline = time.monotonic() + PATIENCE
         self.crew.interrupt()
         if self.asked > 1 or time.monotonic() > self.deadline:

@@ -18,13 +18,11 @@ from pathlib import Path
 
 from hqlt_lab.errors import TrainingError
 from hqlt_lab.experiment.cell import Cell
-from hqlt_lab.registry import included
 from hqlt_lab.study import worker
+from hqlt_lab.study.hands import PATIENCE, STILLBORN, Event
 from hqlt_lab.study.machine import assign, share
-from hqlt_lab.study.member import Event, Member, cause, visible
+from hqlt_lab.study.member import Member, cause, visible
 
-PATIENCE = 30.0  # seconds a worker gets to save, when all are asked to stop
-STILLBORN = 3  # workers that may die before their first word
 LOST = (EOFError, OSError)
 
 
@@ -78,8 +76,7 @@ class Crew:
         member.key, member.need, member.gpus, member.since = key, need, gpus, time.monotonic()
         for index in gpus:
             self.free[index] -= min(need, Fraction(1))
-        order = {"cell": cell.as_dict(), "folder": str(folder), "attempt": attempt}
-        order |= {"gpus": visible(gpus), "with": [str(file) for file in included()]}
+        order = worker.order_for(cell, folder, attempt, visible(gpus))
         with suppress(*LOST):  # whoever died in this moment is found by `events`
             member.pipe.send(("train", order))
 
@@ -125,7 +122,7 @@ class Crew:
             event = Event(member.key, word, told)
             if word != "point":
                 self.release(member)
-            if word == "failed":  # the worker leaves by itself: what went wrong may have left something behind in it
+            if word in worker.LEAVING:  # it leaves by itself
                 self.members.remove(member)
                 member.pipe.close()
             yield event

@@ -1,16 +1,20 @@
 """Every attempt at every cell, in Optuna's hands: one study per crossed arm, one trial per attempt.
 
-A cell is named by its key.  Of all its attempts at most one is COMPLETE, and only the coordinator writes.
+A cell is named by its key.  Of all its attempts at most one is COMPLETE, and only coordinators write: one, or several
+where the store is a database, each under a lock while it begins a cell.
 
     ask  ->  user attribute "cell" (which it is)  ->  training  ->  user attribute "end" (what came of it)  ->  tell
 
-A crash between any two of these leaves a RUNNING trial; the next coordinator closes it as interrupted, and the cell
-waits again.  Forgetting a cell raises its generation, a number that the study keeps: older attempts are superseded.
+A crash between any two of these leaves a RUNNING trial; a coordinator that sees it closes it as interrupted, and the
+cell waits again.  Forgetting a cell raises its generation, a number that the study keeps: older attempts are
+superseded.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from functools import wraps
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 import optuna
 from optuna.distributions import BaseDistribution
@@ -45,6 +49,25 @@ class Attempt:
     def generation(self) -> int:
         return self.cell.get("generation", 0)
 
+    @property
+    def made_by(self) -> Mapping[str, str]:
+        """The sources that its result stands on; `code` are those of the attempt itself."""
+        return self.cell.get("made_by", self.cell["code"])
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def patient(method: Callable[Concatenate["Ledger", P], T]) -> Callable[Concatenate["Ledger", P], T]:
+    """While the store is away, what is asked of it is asked again."""
+
+    @wraps(method)
+    def asked(self: "Ledger", *given: P.args, **named: P.kwargs) -> T:
+        return self.book.patiently(lambda: method(self, *given, **named))
+
+    return asked
+
 
 class Ledger:
     """What is known of the cells of one store.  Only who owns the store may call what writes."""
@@ -56,29 +79,70 @@ class Ledger:
         self.studies: dict[str, optuna.Study] = {}
         self.trials: dict[Attempt, optuna.Trial] = {}  # those under way
         self.attempts: dict[str, dict[tuple[str, int], Attempt]] = {}  # by key, oldest first
-        self.generations: dict[str, int] = {}
-        self.storage = store.storage() if store.journal.exists() else None
-        for name in optuna.get_all_study_names(self.storage) if self.storage else ():
-            self.load(name)
+        self.generations = store.generations()
+        self.book = store.book
+        self.storage = self.book.storage() if self.book.exists else None
+        self.alive = self.book.living()
+        self.unseen: set[str] = set()  # keys of cells of which others wrote, until somebody looks at them
+        self.book.patiently(self.read)
+
+    def read(self) -> set[str]:
+        """Take in all that was written; the keys of cells of which there is news.
+
+        Reading writes nothing: it needs no lock, and cannot harm a torn journal.
+        """
+        prefix, news = self.book.prefix, set[str]()
+        for full in optuna.get_all_study_names(self.storage) if self.storage else ():
+            name = full.removeprefix(prefix)
+            if full.startswith(prefix) and name not in self.studies:
+                self.load(name)
+            if name in self.studies:
+                news |= self.read_study(name)
+        return news
 
     def load(self, name: str) -> None:
-        """Read what a study holds.  Reading writes nothing: it needs no lock, and cannot harm a torn journal."""
+        """Open a study, and read which of its cells were forgotten."""
         assert self.storage is not None
-        study = self.studies[name] = optuna.load_study(study_name=name, storage=self.storage, pruner=self.pruner)
+        full = self.book.prefix + name
+        study = self.studies[name] = optuna.load_study(study_name=full, storage=self.storage, pruner=self.pruner)
         for key, generation in study.user_attrs.get("generations", {}).items():
             self.generations[key] = max(generation, self.generations.get(key, 0))
-        for trial in study.get_trials(deepcopy=False):
-            if "cell" in trial.user_attrs:
-                cell = trial.user_attrs["cell"]
+
+    def read_study(self, name: str) -> set[str]:
+        """The keys of a study's cells of which there is news."""
+        news = set[str]()
+        for trial in self.studies[name].get_trials(deepcopy=False):
+            cell = trial.user_attrs.get("cell")
+            known = self.attempts.get(cell["key"], {}).get((name, trial.number)) if cell else None
+            if cell and (known is None or (not known.end and trial.state.is_finished())):
                 self.note(Attempt(name, trial.number, cell["key"], cell, end_of(trial), began(trial)))
+                news.add(cell["key"])
+        return news
+
+    def refresh(self) -> None:
+        """What others wrote, and who of them is still there."""
+        self.alive = self.book.living()
+        self.unseen |= self.book.patiently(self.read)
+
+    @contextmanager
+    def claiming(self) -> Iterator[None]:
+        """Begin cells that nobody else begins: in here, all that was begun is known."""
+        with self.book.claiming() as others_wrote:
+            if others_wrote:
+                self.refresh()
+            yield
 
     def study(self, name: str) -> optuna.Study:
         """A study by its name, made if it is not there yet."""
         if self.storage is None:
-            self.storage = self.store.storage()
+            self.storage = self.book.storage()
         if name not in self.studies:
             self.studies[name] = optuna.create_study(
-                study_name=name, storage=self.storage, direction=self.direction, pruner=self.pruner
+                study_name=self.book.prefix + name,
+                storage=self.storage,
+                direction=self.direction,
+                pruner=self.pruner,
+                load_if_exists=True,
             )
         return self.studies[name]
 
@@ -92,44 +156,77 @@ class Ledger:
         tries = [one for one in self.attempts.get(key, {}).values() if one.generation == generation]
         return sorted(tries, key=lambda one: one.since)  # an arm that was renamed has attempts in several studies
 
-    def recover(self) -> None:
-        """Close what a dead coordinator left open.  Nobody trains now: we own the store."""
-        for study in self.studies.values():
-            for _ in study.get_trials(deepcopy=False, states=(TrialState.WAITING,)):
-                study.ask()  # it was queued for a point of which nothing else was written yet
-            for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-                study.tell(trial.number, state=TrialState.FAIL)
-        for tries in self.attempts.values():
-            tries |= {place: replace(one, end=INTERRUPTED) for place, one in tries.items() if not one.end}
+    def orphans(self) -> bool:
+        """Whether an attempt is under way whose coordinator is dead."""
+        under_way = (one for tries in self.attempts.values() for one in tries.values() if not one.end)
+        return any(not self.alive(one.cell["who"]) for one in under_way)
 
+    @patient
+    def recover(self) -> set[str]:
+        """Close what the dead left open: everything in a file, which we own; what is not of the living in a database.
+
+        Nobody begins a cell meanwhile, so a trial of which not even the cell was written is nobody's.  Told are the
+        keys of cells that wait again.
+        """
+        again = set[str]()
+        for name, study in self.studies.items():
+            for trial in study.get_trials(deepcopy=False, states=(TrialState.WAITING, TrialState.RUNNING)):
+                cell = trial.user_attrs.get("cell")
+                if cell and self.book.shared and self.alive(cell["who"]):
+                    continue
+                self.close(study, trial)
+                if cell:
+                    tries = self.attempts[cell["key"]]
+                    tries[name, trial.number] = replace(tries[name, trial.number], end=INTERRUPTED)
+                    again.add(cell["key"])
+        return again
+
+    def close(self, study: optuna.Study, trial: optuna.trial.FrozenTrial) -> None:
+        """Nothing came of a trial."""
+        number = study.ask().number if trial.state == TrialState.WAITING else trial.number  # queued, and never begun
+        study.tell(number, state=TrialState.FAIL, skip_if_finished=True)
+
+    @patient
     def ask(self, study: str, search: Search, values: Values = None) -> optuna.Trial:
         """A new trial.  `values` are those of the searched point, None: the sampler finds a new one."""
         book = self.study(study)
+        for trial in book.get_trials(deepcopy=False, states=(TrialState.WAITING,)) if search else ():
+            self.close(book, trial)  # it would be the next
         if search and values:
             book.enqueue_trial(dict(values))
         elif search:
             book.sampler = sampler(study, len(book.get_trials(deepcopy=False)))
         return book.ask(dict(search))
 
+    @patient
     def begin(self, study: str, trial: optuna.Trial, cell: Mapping[str, Any]) -> Attempt:
         """Write down which cell the trial is an attempt at."""
-        told = {**cell, "values": trial.params, "generation": self.generations.get(cell["key"], 0)}
+        told = {**cell, "values": trial.params, "who": self.book.who}
+        told["generation"] = self.generations.get(cell["key"], 0)
         trial.set_user_attr("cell", told)
         attempt = Attempt(study, trial.number, cell["key"], told, since=began(trial))
         self.trials[attempt] = trial
         self.note(attempt)
         return attempt
 
+    @patient
     def finish(self, attempt: Attempt, status: End, value: float | None = None, **told: Any) -> Attempt:
-        """What came of an attempt: first in words, then in Optuna's terms."""
-        trial, end = self.trials.pop(attempt), {"status": status, **told}
-        trial.set_user_attr("end", end)
+        """What came of an attempt: first in words, then in Optuna's terms.
+
+        Whoever was silent for too long finds it closed by another; the cell then waits again, and what was trained is
+        in its folder.
+        """
+        trial, end, study = self.trials[attempt], {"status": status, **told}, self.studies[attempt.study]
         state = TOLD.get(status, TrialState.FAIL)
-        self.studies[attempt.study].tell(trial, value if state == TrialState.COMPLETE else None, state=state)
-        ended = replace(attempt, end=end)
+        with suppress(optuna.exceptions.UpdateFinishedTrialError):  # told before, and the answer was lost; or closed
+            trial.set_user_attr("end", end)
+        found = study.tell(trial, value if state == TrialState.COMPLETE else None, state=state, skip_if_finished=True)
+        del self.trials[attempt]
+        ended = replace(attempt, end=end if found.state == state else INTERRUPTED)
         self.note(ended)
         return ended
 
+    @patient
     def hopeless(self, attempt: Attempt, step: int, value: float) -> bool:
         """Take in a validation; whether the arm's other cells were better at that step."""
         trial = self.trials[attempt]

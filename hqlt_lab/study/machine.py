@@ -10,6 +10,7 @@ from fractions import Fraction
 from math import floor
 
 from hqlt_lab.errors import ConfigError
+from hqlt_lab.experiment.cell import Cell
 
 WORKER_MEMORY = 2**30  # bytes that a worker of a small cell needs, libraries included
 
@@ -37,6 +38,13 @@ def share(need: float) -> Fraction:
     if part < 0 or (part > 1 and part.denominator != 1):
         raise ConfigError(f"launcher.gpus: {need} is neither a part of one GPU nor a number of whole ones.")
     return part
+
+
+def gpus_of(cell: Cell, wanted: float | None, there: int) -> float:
+    """What one cell takes where so many GPUs are: what was wanted, or one for each of its devices."""
+    if cell.trainer.accelerator == "cpu" or (there == 0 and cell.trainer.accelerator == "auto"):
+        return 0
+    return cell.trainer.devices if wanted is None or cell.trainer.devices > 1 else wanted
 
 
 def assign(need: Fraction, free: Sequence[Fraction]) -> tuple[int, ...] | None:

@@ -6,15 +6,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from typing import Any, NamedTuple
-
-
-class Event(NamedTuple):
-    """What happened to a cell."""
-
-    key: str
-    word: str  # point, ended, pruned, interrupted, failed, lost
-    told: dict[str, Any]
 
 
 @dataclass(eq=False)

@@ -51,7 +51,7 @@ def record_of(tries: Sequence[Attempt], store: Store) -> Record:
     last = tries[-1]
     cell, end = last.cell, last.end
     folder = store.cell(last.key, last.generation)
-    now = sources_today(cell["code"])
+    now = sources_today(last.made_by)
     return Record(
         key=last.key,
         arm=cell["arm"],
@@ -61,8 +61,8 @@ def record_of(tries: Sequence[Attempt], store: Store) -> Record:
         state=last.status if last.status in SETTLED else "waiting",  # type: ignore[arg-type]
         attempts=len(tries),
         why=end.get("why", ""),
-        code=cell["code"],
-        changed=tuple(name for name, source in cell["code"].items() if now.get(name, source) != source),
+        code=last.made_by,
+        changed=tuple(name for name, source in last.made_by.items() if now.get(name, source) != source),
         folder=folder,
         **with_answers({name: end[name] for name in OUTCOME if name in end}, folder),
     )
@@ -108,4 +108,4 @@ def code_in(folder: Path) -> Mapping[str, str]:
     store = Store(place.parents[3], place.parents[1].name)
     key, _, generation = place.name.partition(".")
     tries = Ledger(store).of(key, int(generation or 0))
-    return tries[-1].cell["code"] if tries else {}
+    return tries[-1].made_by if tries else {}

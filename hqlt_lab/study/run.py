@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hqlt_lab.errors import ConfigError
+from hqlt_lab.errors import ConfigError, StoreError
 from hqlt_lab.experiment.cell import Cell, digest
 from hqlt_lab.experiment.experiment import Experiment
 from hqlt_lab.experiment.plan import fits, select, wishes, words
 from hqlt_lab.registry import build
 from hqlt_lab.study.agenda import Agenda, Place
 from hqlt_lab.study.coordinator import Coordinator, Tracker, card_of
-from hqlt_lab.study.crew import Crew
+from hqlt_lab.study.errand import Errand
+from hqlt_lab.study.hands import Hands
 from hqlt_lab.study.ledger import Ledger
 from hqlt_lab.study.record import SETTLED, Record
 from hqlt_lab.study.store import Store
@@ -64,12 +65,19 @@ def forget(experiment: Experiment, root: str | Path, only: Sequence[str]) -> lis
     store = Store(root, experiment.name)
     with store.owned():
         agenda = open_agenda(experiment, store)
-        agenda.ledger.recover()
-        return set_aside(agenda, wanted(experiment, agenda, only))
+        wish = wanted(experiment, agenda, only)
+        with agenda.ledger.claiming():
+            agenda.ledger.recover()
+            return set_aside(agenda, wish)
 
 
 def set_aside(agenda: Agenda, wish: Callable[[Place], bool]) -> list[Record]:
-    """Raise the generation of every cell that was tried."""
+    """Raise the generation of every cell that was tried; nobody may be at one of them."""
+    if others := agenda.store.others():
+        raise StoreError(
+            f"{agenda.store.folder}: others are at work on this study ({'; '.join(others)}). "
+            "Stop them before cells are set aside."
+        )
     tried = [record for place in agenda.places() if wish(place) and (record := agenda.record(place)).attempts]
     agenda.ledger.forget(record.key for record in tried)
     return tried
@@ -89,21 +97,39 @@ class Prepared:
     agenda: Agenda
     wish: Callable[[Place], bool]
     waiting: list[Place]  # those that will be trained now, as far as they are known
-    crew: Crew
+    crew: Hands
 
 
-def prepare(experiment: Experiment, store: Store, choice: Choice) -> Prepared:
-    """Open the ledger, close what a dead coordinator left open, choose; the caller owns the store."""
+def prepare(experiment: Experiment, store: Store, choice: Choice, joining: bool = False) -> Prepared:
+    """Open the ledger, close what a dead coordinator left open, choose; the caller owns the store.
+
+    Who joins a study trains here, whoever else the file has train elsewhere.
+    """
     agenda = open_agenda(experiment, store)
-    wish, launcher = wanted(experiment, agenda, choice.only), build("launcher", experiment.launcher)
+    wish = wanted(experiment, agenda, choice.only)
+    launcher = build("launcher", experiment.launcher, errand=errand_of(experiment, store, choice))
     check_tasks(agenda.example(place) for place in agenda.places() if wish(place))
-    agenda.ledger.recover()
-    if choice.again:
-        set_aside(agenda, wish)
+    with agenda.ledger.claiming():
+        agenda.ledger.recover()
+        if choice.again:
+            set_aside(agenda, wish)
     waiting = [place for place in agenda.places() if wish(place) and agenda.record(place).state == "waiting"]
     waiting = waiting[: choice.limit]
-    return Prepared(
-        agenda=agenda, wish=wish, waiting=waiting, crew=launcher.crew([agenda.example(place) for place in waiting])
+    cells = [agenda.example(place) for place in waiting]
+    crew = launcher.worker_crew(cells) if joining else launcher.crew(cells)
+    return Prepared(agenda=agenda, wish=wish, waiting=waiting, crew=crew)
+
+
+def errand_of(experiment: Experiment, store: Store, choice: Choice) -> Errand:
+    """How programs elsewhere join this study."""
+    return Errand(
+        file=experiment.file,
+        change=experiment.change,
+        only=tuple(choice.only),
+        runs=store.root,
+        folder=store.folder,
+        shared=store.book.shared,
+        tell=lambda sentence: store.book.tell(sentence),
     )
 
 
@@ -126,7 +152,9 @@ def train(study: Prepared, limit: int | None, view: View, tracker: Tracker) -> b
     later = later if limit is None else later[: limit - len(steps)]
     settled = sum(record.state in SETTLED for record in agenda.records())
     view.begin(steps, later, settled, agenda.total, crew.workers)
+    agenda.store.book.tell = view.away
     try:
-        return Coordinator(agenda, crew, tracker, view, study.wish, limit).work() if study.waiting else True
+        anything = study.waiting or agenda.store.book.shared
+        return Coordinator(agenda, crew, tracker, view, study.wish, limit).work() if anything else True
     finally:
         crew.close()

@@ -1,20 +1,45 @@
-"""Where a study lives: one folder per experiment, which one coordinator at a time may write to.
+"""Where a study lives: one folder per experiment, and a book of every attempt at every cell.
 
-runs/studies/NAME/coordinator.lock     held by `hqlt run` as long as it lives; kill -9 frees it
-runs/studies/NAME/cells.journal        Optuna's journal: every attempt at every cell
 runs/studies/NAME/cells/KEY/           a cell's settings, checkpoints, curves, log and outcome
+runs/studies/NAME/cells.journal        the book, by itself: a file that one program at a time may write to
+runs/studies/NAME/store.json           or the database that it is in, where several programs share it ($HQLT_STORE)
 runs/mlflow.db, runs/artifacts/        MLflow, shared by all studies
 """
 
-import fcntl
 import os
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from hqlt_lab.errors import StoreError
+from hqlt_lab.files import with_room
+from hqlt_lab.study import database
+from hqlt_lab.study.journal import FILE as JOURNAL
+from hqlt_lab.study.journal import Journal
+
+ENVIRONMENT = "HQLT_STORE"
+T = TypeVar("T")
+
+
+class Book(Protocol):
+    """Who may write, who is at work, and Optuna's view of it: a file or a database."""
+
+    shared: bool  # whether several programs write at once
+    who: str  # we, in what we write
+    tell: Callable[[str], None]  # a sentence, when it cannot be reached and is waited for
+    hurried: Callable[[], bool]  # whether nobody wants to wait for it any more
+
+    @property
+    def prefix(self) -> str: ...  # of the names of this study in Optuna's storage
+    @property
+    def exists(self) -> bool: ...
+    def owned(self) -> AbstractContextManager[None]: ...
+    def workers(self, but_us: bool = False) -> list[str]: ...
+    def living(self) -> Callable[[str], bool]: ...
+    def claiming(self) -> AbstractContextManager[bool]: ...
+    def patiently(self, ask: Callable[[], T]) -> T: ...
+    def storage(self) -> Any: ...
 
 
 class Store:
@@ -23,85 +48,52 @@ class Store:
     def __init__(self, root: str | Path, name: str) -> None:
         self.root, self.name = Path(root).resolve(), name
         self.folder = self.root / "studies" / name
-        self.journal = self.folder / "cells.journal"
-        self.lock_file = self.folder / "coordinator.lock"
+        self.journal = self.folder / JOURNAL
+        self.book = self.open_book(os.environ.get(ENVIRONMENT, ""))
+
+    def open_book(self, url: str) -> Book:
+        """The one that the study has; a new study gets what the environment asks for."""
+        if (self.folder / database.FILE).exists() or (url and not self.journal.exists()):
+            return database.Database(self.folder, url)
+        return Journal(self.folder)
 
     def cell(self, key: str, generation: int = 0) -> Path:
         """A cell's own folder; after it was forgotten, a new one."""
         return self.folder / "cells" / (f"{key}.{generation}" if generation else key)
 
+    def generations(self) -> dict[str, int]:
+        """Of each cell that was forgotten the number of its newest folder, which outlives the journal."""
+        found: dict[str, int] = {}
+        for folder in self.folder.glob("cells/*.*"):
+            key, _, number = folder.name.partition(".")
+            found[key] = max(int(number) if number.isdigit() else 0, found.get(key, 0))
+        return found
+
     @contextmanager
     def owned(self) -> Iterator[None]:
-        """Be the only one who writes here, or say who is."""
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            handle = os.open(self.lock_file, os.O_CREAT | os.O_RDWR)
-        except OSError as error:
-            raise StoreError(f"{self.folder}: nothing can be written here ({error.strerror}).") from error
-        if not locked(handle):
-            os.close(handle)
+        """May write: alone into a file, among others into a database."""
+        if os.environ.get(ENVIRONMENT) and not self.book.shared:
             raise StoreError(
-                f"{self.folder}: another program is at work on this study ({self.owner()}). "
-                f"Wait for it, or stop it with Ctrl-C; `hqlt status` shows how far it is."
+                f"{self.journal}: this study is kept in a file, and ${ENVIRONMENT} names a database. Unset it; or move "
+                "the file away, and cells that are done are taken into the database from their folders."
             )
-        try:
-            os.ftruncate(handle, 0)
-            os.pwrite(handle, f"process {os.getpid()}, since {time.strftime('%Y-%m-%d %H:%M:%S')}".encode(), 0)
-            mend(self.journal)
+        with with_room(self.folder), self.book.owned():
             yield
-        finally:
-            os.close(handle)
-
-    def owner(self) -> str:
-        """Who wrote into the lock last."""
-        return self.lock_file.read_text() or "it does not say which"
 
     def busy(self) -> bool:
         """Whether someone is at work here now."""
-        if not self.lock_file.exists():
-            return False
-        with self.lock_file.open() as handle:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
-        return False
+        return bool(self.book.workers())
 
-    def storage(self) -> Any:
-        """Optuna's view of the journal."""
-        import optuna
-        from optuna.storages import JournalStorage
-        from optuna.storages.journal import JournalFileBackend
-
-        optuna.logging.set_verbosity(optuna.logging.ERROR)
-        try:
-            return JournalStorage(JournalFileBackend(str(self.journal)))
-        except ValueError as error:  # a line that is no JSON, in the middle: `mend` cuts off the last one
-            raise StoreError(
-                f"{self.journal}: a line of it is damaged ({error}). Move the file away and run the study again: "
-                "cells that are done are taken from their folders, the others go on from their checkpoints."
-            ) from error
+    def others(self) -> list[str]:
+        """Who else is at work here; nobody, where one alone may be."""
+        return self.book.workers(but_us=True)
 
 
-def locked(handle: int) -> bool:
-    """Whether we got the lock; someone who only looks whether it is free holds it for an instant."""
-    for _ in range(20):
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
-            time.sleep(0.05)
-    return False
+def is_study(folder: Path) -> bool:
+    """Whether a study was ever begun here."""
+    return (folder / JOURNAL).is_file() or (folder / database.FILE).is_file()
 
 
-def mend(journal: Path) -> None:
-    """Undo what a kill in the middle of a write leaves behind.
-
-    Half a line at the end, which the next line would join, so that nothing could be read any more; and the lock of the
-    journal, for which everyone would wait half a minute.
-    """
-    journal.with_name(f"{journal.name}.lock").unlink(missing_ok=True)
-    if journal.exists():
-        written = journal.read_bytes()
-        if not written.endswith(b"\n"):
-            os.truncate(journal, written.rfind(b"\n") + 1)
+def studies_in(root: Path) -> list[Path]:
+    """The folders of all studies that were begun."""
+    return [folder for folder in sorted((root / "studies").glob("*")) if is_study(folder)]

@@ -19,6 +19,9 @@ class View:
     def settled(self, record: Record) -> None:
         """The attempt is over; the cell may wait for another one."""
 
+    def away(self, sentence: str) -> None:
+        """The store cannot be reached, and is waited for."""
+
     def stopping(self) -> None:
         """Somebody wants it to end."""
 

@@ -7,6 +7,7 @@ It hears ("train", order) and ("give up", {}) and says, always for the cell it i
     ended(outcome)                  done or diverged
     pruned | interrupted            asked to stop, by "give up" or by SIGTERM
     failed(why, permanent)          the traceback is in the cell's log; the worker leaves, and another takes its place
+    blocked(why)                    no fault of the cell: a full disk, or a part's file that is another one now
 """
 
 import gc
@@ -17,7 +18,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from multiprocessing.connection import Connection
@@ -25,14 +26,22 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from hqlt_lab.errors import HqltError
-from hqlt_lab.experiment.cell import cell_from
-from hqlt_lab.registry import hand_on
+from hqlt_lab.errors import HqltError, TrainingError, listed
+from hqlt_lab.experiment.cell import Cell, cell_from
+from hqlt_lab.files import NoRoom, is_full, with_room
+from hqlt_lab.registry import hand_on, included
+from hqlt_lab.secrets import scrubbed
+from hqlt_lab.track.provenance import code_of
 from hqlt_lab.track.spool import Spool
 
 LOG = "log.txt"
+LEAVING = ("failed", "blocked")  # words after which a worker ends: what went wrong may have left something behind in it
 GLANCE = 0.25  # seconds: what is watched need not be told more often; the folder gets every point
 Message = tuple[str, dict[str, Any]]
+
+
+class OtherCode(TrainingError):
+    """A part is not what the coordinator has read."""
 
 
 class Pruned(Exception):
@@ -69,18 +78,39 @@ def main(pipe: Connection, threads: int) -> None:
     torch.set_num_threads(threads)
     os.environ["OMP_NUM_THREADS"] = str(threads)  # for the processes of a cell on several devices
     word = ""
-    while word != "failed":
+    while word not in LEAVING:
         pipe.send(("ready", {}))
-        word, told = attempt(ear.orders.get(), pipe, ear)
+        word, told = attempt(ear.orders.get(), pipe.send, ear.given_up.is_set)
         pipe.send((word, told))
         if torch.cuda.is_initialized():
             gc.collect()  # what Lightning leaves behind in circles holds memory that the next cell needs
             torch.cuda.empty_cache()
 
 
-def attempt(order: dict[str, Any], pipe: Connection, ear: Ear) -> Message:
-    """Train a cell, and say how it ended."""
-    folder, cell = Path(order["folder"]), cell_from(order["cell"])
+def order_for(cell: Cell, folder: Path, attempt: int, gpus: str) -> dict[str, Any]:
+    """What a worker is told: the cell, its folder, which GPUs it sees, and the parts from outside as they are now."""
+    order = {"cell": cell.as_dict(), "folder": str(folder), "attempt": attempt, "gpus": gpus}
+    return order | {"with": [str(file) for file in included()], "code": code_of(cell)}
+
+
+def attempt(order: dict[str, Any], tell: Callable[[Message], None], given_up: Callable[[], bool]) -> Message:
+    """Train a cell, and say how it ended; where the machine is in the way, that the cell is not to blame.
+
+    Points are told as they come, and each is a moment to be given up at.
+    """
+    folder = Path(order["folder"])
+    try:
+        with with_room(folder):
+            return attempted(order, folder, tell, given_up)
+    except (NoRoom, OtherCode) as error:
+        return "blocked", {"why": str(error)}
+
+
+def attempted(
+    order: dict[str, Any], folder: Path, tell: Callable[[Message], None], given_up: Callable[[], bool]
+) -> Message:
+    """The same, as long as nothing is in the way."""
+    cell = cell_from(order["cell"])
     folder.mkdir(parents=True, exist_ok=True)
     if order["gpus"]:
         os.environ["CUDA_VISIBLE_DEVICES"] = order["gpus"]
@@ -90,14 +120,14 @@ def attempt(order: dict[str, Any], pipe: Connection, ear: Ear) -> Message:
         nonlocal told
         spool.add(step, metrics)
         if cell.measure.select in metrics or time.monotonic() - told > GLANCE:
-            pipe.send(("point", {"step": step, "metrics": metrics}))
+            tell(("point", {"step": step, "metrics": metrics}))
             told = time.monotonic()
-        if ear.given_up.is_set():
+        if given_up():
             raise Pruned
 
     with output_into(folder / LOG, f"attempt {order['attempt']}, {time.strftime('%Y-%m-%d %H:%M:%S')}"), stoppable():
         try:
-            hand_on([Path(file) for file in order["with"]])
+            load_parts(order["with"], order["code"], cell)
             from hqlt_lab.train.fit import fit
             from hqlt_lab.train.interrupt import Interrupted
 
@@ -108,10 +138,27 @@ def attempt(order: dict[str, Any], pipe: Connection, ear: Ear) -> Message:
             except (Interrupted, KeyboardInterrupt) as stop:
                 print(stop)
                 return "interrupted", {}
+        except (NoRoom, OtherCode):
+            raise
         except Exception as error:
-            traceback.print_exc()
+            if is_full(error):
+                raise
+            print(scrubbed(traceback.format_exc()), file=sys.stderr, end="")
             # the lab's own complaints would be the same the next time
-            return "failed", {"why": f"{type(error).__name__}: {error}", "permanent": isinstance(error, HqltError)}
+            why = scrubbed(f"{type(error).__name__}: {error}")
+            return "failed", {"why": why, "permanent": isinstance(error, HqltError)}
+
+
+def load_parts(files: Sequence[str], code: Mapping[str, str], cell: Cell) -> None:
+    """Include the files from outside; what they say must be what the coordinator has written into the ledger."""
+    again = "Run the same command again: what is trained then is of the file as it is then, and the report says so."
+    try:
+        hand_on([Path(file) for file in files])
+        now = code_of(cell)
+    except Exception as error:
+        raise OtherCode(f"A part could be loaded when the run began, and now cannot be. {error} {again}") from error
+    if changed := [name for name, source in code.items() if name != "lab" and now.get(name) != source]:
+        raise OtherCode(f"The file of {listed(changed)} has changed since the run began. {again}")
 
 
 @contextmanager

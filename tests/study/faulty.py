@@ -1,6 +1,7 @@
 """A mixer that goes wrong, as parts under development do: for tests, given by --with."""
 
 import os
+import resource
 import signal
 import time
 from pathlib import Path
@@ -16,7 +17,7 @@ from hqlt_lab.registry import register
 class Faulty(Mixer):
     """Faulty: the sum of both memories, until something happens.
 
-    how    raise, die, hang, nan, memory; any other word: nothing
+    how    raise, die, hang, nan, memory, hoard; any other word: nothing
     mark   a file that is made when it happens; if it is there already, it does not happen again
     step   after so many passes in training; the first two of a run are the canary's, not a step's
     """
@@ -44,4 +45,8 @@ class Faulty(Mixer):
             time.sleep(3600)
         if self.how == "memory":
             raise torch.OutOfMemoryError("no more of it")
+        if self.how == "hoard":
+            used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+            resource.setrlimit(resource.RLIMIT_AS, (used + 2**28, resource.RLIM_INFINITY))
+            torch.empty(2**32)
         return mixed * (float("nan") if self.how == "nan" else 1.0)

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import psutil
@@ -22,6 +22,10 @@ import pytest
 from hqlt_lab import api
 from hqlt_lab.registry import include, temporarily
 from hqlt_lab.study.record import Record
+from hqlt_lab.track.server import any_port, wait_for
+from hqlt_lab.track.server import end as end_server
+from hqlt_lab.track.server import start as start_server
+from hqlt_lab.track.store import default_tracker
 
 from .conftest import FAULTY, TINY
 
@@ -32,18 +36,19 @@ STUDY = """
 arms: {a: {model.mixer: {name: faulty, seconds: 0.04}}, b: {model.mixer: {name: faulty, seconds: 0.04, how: other}}}
 seeds: 3
 """
+AWAY = 30  # seconds that a server is gone
 LONGER = ("--set", "train.steps=25", "--set", "train.checkpoint_every=10")
 
 
 class Place:
     """A folder in which the command is typed."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, *words: str) -> None:
+        self.folder, self.database = folder, folder / "runs/mlflow.db"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "study.yaml").write_text(TINY + STUDY)
         self.study = folder / "runs/studies/study"
-        self.command = [*HQLT, "run", "study.yaml", *LONGER]
+        self.command = [*HQLT, "run", "study.yaml", *LONGER, *words]
 
     def start(self) -> "subprocess.Popen[str]":
         pipe, told = subprocess.PIPE, subprocess.STDOUT
@@ -62,7 +67,7 @@ class Place:
         return sum(file.read_bytes().count(b"\n") for file in self.study.glob("cells/*/metrics.jsonl"))
 
     def wait_for_points(self, count: int, process: "subprocess.Popen[str]") -> None:
-        until = time.monotonic() + 120
+        until = time.monotonic() + 300
         while self.points() < count and process.poll() is None and time.monotonic() < until:
             time.sleep(0.02)
         assert process.poll() is None and self.points() >= count
@@ -80,7 +85,7 @@ class Place:
 
     def tracked(self) -> tuple[int, int, set[int]]:
         """Runs of cells in MLflow, points that are there twice, and the numbers of loss points per run."""
-        with closing(sqlite3.connect(self.folder / "runs/mlflow.db")) as database:
+        with closing(sqlite3.connect(self.database)) as database:
             ask = lambda query: database.execute(query).fetchall()  # noqa: E731
             runs = ask("select count(*) from tags where key = 'hqlt.kind' and value = 'cell'")[0][0]
             twice = ask("select run_uuid, key, step from metrics group by run_uuid, key, step having count(*) > 1")
@@ -100,9 +105,13 @@ def workers(process: "subprocess.Popen[str]") -> list[psutil.Process]:
 
 
 def nobody_left(family: list[psutil.Process]) -> bool:
-    """A second later."""
-    time.sleep(1)
-    return not [one for one in family if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
+    """Some seconds later."""
+    until = time.monotonic() + 15
+    left = family
+    while left and time.monotonic() < until:
+        time.sleep(0.2)
+        left = [one for one in left if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
+    return not left
 
 
 @pytest.fixture(scope="module")
@@ -229,3 +238,68 @@ def test_a_database_that_is_gone_for_a_while(place, undisturbed):
     (place.folder / "elsewhere.db").rename(database)
     place.finish()
     same_as(place, undisturbed)
+
+
+@pytest.mark.parametrize("whom", ["the coordinator", "everyone"])
+def test_sigterm_and_five_seconds_later_sigkill(place, undisturbed, whom):
+    """Kubernetes tells the first process; SLURM tells all, also workers, whom the coordinator then tells again."""
+    process = place.start()
+    place.wait_for_points(16, process)
+    family, asked = everyone(process), time.time()
+    for one in family if whom == "everyone" else family[:1]:
+        one.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(5)
+    for one in family:
+        with suppress(psutil.NoSuchProcess):
+            one.kill()
+    told, _ = process.communicate()
+    logs = [file.read_text() for file in place.study.glob("cells/*/log.txt")]
+    assert sum("The run was stopped and saved at step" in log for log in logs) == 2
+    assert max(file.stat().st_mtime for file in place.study.glob("cells/*/last.ckpt")) - asked < 5
+    assert process.returncode in (130, -signal.SIGKILL), told
+    place.finish()
+    same_as(place, undisturbed)
+
+
+def test_a_disk_that_is_full_for_a_while(small_disk, undisturbed):
+    place = Place(small_disk.folder / "place")
+    process = place.start()
+    place.wait_for_points(30, process)
+    small_disk.fill()
+    told, _ = process.communicate(timeout=300)
+    assert process.returncode == 1, told
+    assert f"the disk {small_disk.folder} is full" in told and "run the same command again" in told
+    assert not list(place.study.rglob("*.writing"))
+    small_disk.free()
+    place.finish()
+    same_as(place, undisturbed)
+
+
+def test_an_mlflow_server_that_is_killed_and_comes_back(tmp_path, undisturbed):
+    port, served = any_port("127.0.0.1"), default_tracker(tmp_path / "served")
+    place = Place(tmp_path / "place", "--tracking", f"http://127.0.0.1:{port}")
+    place.database = served.database
+    served.database.parent.mkdir()
+
+    def begin() -> "subprocess.Popen[bytes]":
+        server = start_server(served, "127.0.0.1", port, tmp_path / "server.log")
+        wait_for(server, f"http://127.0.0.1:{port}", tmp_path / "server.log")
+        return server
+
+    server = begin()
+    try:
+        process = place.start()
+        place.wait_for_points(16, process)
+        os.killpg(server.pid, signal.SIGKILL)
+        server.wait()
+        time.sleep(AWAY)
+        server = begin()
+        told, _ = process.communicate(timeout=300)
+        assert process.returncode == 0, told
+        if "Nothing is lost" in told:  # the study was over, and waits half a minute for a tracker, not longer
+            assert f"MLflow at http://127.0.0.1:{port} does not have everything yet" in told
+            place.finish()
+        same_as(place, undisturbed)
+    finally:
+        end_server(server)

@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from hqlt_lab.errors import ConfigError, StoreError
+from hqlt_lab.errors import ConfigError, StoreError, TrainingError
 from hqlt_lab.registry import include, temporarily
 from hqlt_lab.report.frame import frame
-from hqlt_lab.study.run import open_agenda
+from hqlt_lab.report.report import Report
+from hqlt_lab.study.run import Choice, open_agenda, prepare, train
 from hqlt_lab.study.store import Store
-from hqlt_lab.track.provenance import of_source, parts_of
+from hqlt_lab.track.provenance import code_of, of_source, parts_of
 
-from .conftest import FAULTY
+from .conftest import FAULTY, Lab, Nobody, Watcher
 
 RESTLESS = Path(__file__).parents[1] / "train/restless.py"
 
@@ -106,6 +107,13 @@ def test_again_supersedes_what_was_there(lab):
     [
         ("raise", "failed", 2, "RuntimeError: the matrix is not in the mood"),
         ("memory", "failed", 2, "OutOfMemoryError: no more of it"),
+        pytest.param(
+            "hoard",
+            "failed",
+            2,
+            "can't allocate memory: you tried to allocate 17179869184 bytes",
+            marks=pytest.mark.slow,
+        ),
         ("die", "failed", 2, "Its process was killed; if nobody did it, the machine ran out of memory."),
         ("nan", "diverged", 1, "the loss is nan"),
     ],
@@ -118,6 +126,8 @@ def test_a_bad_cell_does_not_stop_the_others(lab, faulty, how, state, attempts, 
     assert [record.state for record in good] == ["done", "done"]
     assert [(record.state, record.attempts) for record in bad] == [(state, attempts)] * 2
     assert all(why in record.why for record in bad)
+    told = {row.title: row.unfinished[state] for row in Report.make(experiment, lab.records(experiment)).rows}
+    assert told == {"sum": 0, "bad": 2}
     assert lab.run(experiment).starts == []
 
 
@@ -139,6 +149,18 @@ def test_a_cell_that_hangs_is_ended_and_goes_on_from_its_checkpoint(lab, faulty,
     assert (record.state, record.attempts) == ("done", 2)
     lines = [json.loads(line) for line in (record.folder / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines if "train/loss" in line["metrics"]] == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.slow
+def test_a_cell_that_always_hangs_is_told_and_the_others_are_done(lab, faulty):
+    experiment = lab.experiment(
+        "arms: {sum: {}, stuck: {model.mixer: {name: faulty, how: hang}}}\nseeds: 1",
+        overrides=("launcher.time_limit=10", "launcher.retries=0"),
+    )
+    lab.run(experiment)
+    told = {record.arm: (record.state, record.why) for record in lab.records(experiment)}
+    assert told == {"sum": ("done", ""), "stuck": ("failed", "The time limit of 10 s passed.")}
+    assert lab.run(experiment).starts == []
 
 
 def test_a_worker_that_dies_in_mid_run_loses_nothing(lab, faulty, tmp_path):
@@ -224,3 +246,97 @@ def test_a_part_that_changed_since_is_told(lab, tmp_path):
             "mine": ("mixer faulty",),
             "sum": (),
         }
+
+
+@pytest.fixture
+def part(tmp_path):
+    """A file of one's own, which may change; what is known of it is what a new process would know."""
+    file = tmp_path / "my_mixer.py"
+    file.write_text(FAULTY.read_text())
+    with temporarily():
+        include(file)
+        read_anew()
+        yield file
+        read_anew()
+
+
+def read_anew():
+    of_source.cache_clear()
+    parts_of.cache_clear()
+
+
+def test_a_part_that_changes_while_the_study_runs_is_not_trained_as_if_it_had_not(lab, part):
+    experiment = lab.experiment("arms: {mine: {model.mixer: faulty}}\nseeds: 1")
+    code_of(experiment.cell(experiment.arms[0], {}, 0))  # the coordinator has read it
+    part.write_text(FAULTY.read_text() + "# other\n")
+    with pytest.raises(TrainingError, match=r"file of mixer faulty has changed since the run began. Run the same comm"):
+        lab.run(experiment)
+    assert [(record.state, record.metrics) for record in lab.records(experiment)] == [("waiting", {})]
+    read_anew()
+    lab.run(experiment)
+    (record,) = lab.records(experiment)
+    assert record.state == "done" and not record.changed and "+" not in record.code["mixer faulty"]
+
+
+@pytest.mark.slow
+def test_a_part_that_is_gone_while_the_study_runs_costs_no_attempt(lab, part):
+    experiment = lab.experiment("arms: {mine: {model.mixer: faulty}}\nseeds: 1", overrides=("launcher.retries=0",))
+    code_of(experiment.cell(experiment.arms[0], {}, 0))
+    part.rename(part.with_suffix(".away"))
+    with pytest.raises(
+        TrainingError, match=r"now cannot be\. --with .*my_mixer.py: there is no such file. Run the same"
+    ):
+        lab.run(experiment)
+    part.with_suffix(".away").rename(part)
+    lab.run(experiment)
+    assert lab.states(experiment) == {"done": 1}
+
+
+def test_a_cell_that_goes_on_after_its_part_changed_is_told_to_be_of_both(lab, part, tmp_path):
+    arm = f"arms: {{mine: {{model.mixer: {{name: faulty, how: die, step: 5, mark: {tmp_path}/died}}}}}}\nseeds: 1"
+    experiment = lab.experiment(arm, overrides=("launcher.retries=0",))
+    lab.run(experiment)
+    (record,) = lab.records(experiment)
+    before = record.code["mixer faulty"]
+    assert record.state == "failed" and (record.folder / "last.ckpt").exists()
+    part.write_text(FAULTY.read_text() + "# mended\n")
+    read_anew()
+    lab.run(experiment)
+    (record,) = lab.records(experiment)
+    assert record.state == "done" and record.changed == ("mixer faulty",)
+    assert record.code["mixer faulty"].startswith(f"{before}+")
+
+
+@pytest.mark.slow
+def test_a_damaged_journal_is_moved_away_and_nothing_is_trained_twice(lab):
+    experiment = lab.experiment(ARMS)
+    lab.run(experiment)
+    lab.run(experiment, again=True, only=["arm=sum,seed=1"])
+    before, journal = lab.records(experiment), Store(lab.runs, "tiny").journal
+    curves = {record.key: (record.folder / "metrics.jsonl").read_bytes() for record in before}
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join([*lines[:5], b"\0garbage\xff\n", *lines[5:]]))
+    with pytest.raises(StoreError, match=r"a line of it is damaged .* Move the file away and run the study again"):
+        lab.run(experiment)
+    journal.rename(journal.with_suffix(".damaged"))
+    lab.run(experiment)
+    after = lab.records(experiment)
+    told = [[(r.key, r.state, r.folder, r.metrics, r.seconds, r.code) for r in some] for some in (before, after)]
+    assert told[0] == told[1] and {record.state for record in after} == {"done"}
+    assert curves == {record.key: (record.folder / "metrics.jsonl").read_bytes() for record in after}
+
+
+@pytest.mark.slow
+def test_a_full_disk_stops_a_study_and_with_room_it_goes_on(small_disk, faulty):
+    lab, arms = Lab(small_disk.folder), "arms: {sum: {}, slow: {model.mixer: {name: faulty, seconds: 0.1}}}\nseeds: 2"
+    experiment, watcher = lab.experiment(arms, overrides=("launcher.retries=0",)), Watcher()
+    watcher.settled = lambda record: small_disk.ballast.exists() or small_disk.fill()
+    store = Store(lab.runs, "tiny")
+    told = pytest.raises((StoreError, TrainingError), match=f"the disk {small_disk.folder} is full")
+    with told, store.owned():
+        train(prepare(experiment, store, Choice()), None, watcher, Nobody())
+    small_disk.free()
+    assert not list(lab.runs.rglob("*.writing"))
+    assert set(lab.states(experiment)) <= {"done", "waiting"} and "waiting" in lab.states(experiment)
+    lab.run(experiment)
+    assert lab.states(experiment) == {"done": 4}

@@ -8,6 +8,7 @@ from hqlt_lab.experiment.tune import Range
 from hqlt_lab.study.choose import chosen_point
 from hqlt_lab.study.record import Record
 from hqlt_lab.study.search import length, point_of, space, values_of
+from hqlt_lab.study.store import Store
 
 SEARCH = """
 arms: {sum: {}, vector: {model.mixer: vector}}
@@ -48,6 +49,19 @@ def test_a_search_goes_on_where_it_stopped_and_with_one_worker_finds_the_same(la
         for one in (lab.records(experiment), whole.records(undisturbed))
     ]
     assert told[0] == told[1]
+
+
+def test_a_search_whose_journal_is_lost_takes_points_and_results_from_its_folders(lab):
+    text = SEARCH.replace("sum: {}, ", "").replace("tune_seeds: 2\nseeds: 2", "tune_seeds: 1\nseeds: 1")
+    experiment = lab.experiment(text)
+    lab.run(experiment, limit=2)
+    before = {record.key: (record.point, record.metrics) for record in lab.records(experiment) if record.attempts}
+    study = Store(lab.runs, "tiny")
+    study.journal.rename(study.journal.with_suffix(".lost"))
+    lab.run(experiment)
+    after = lab.records(experiment)
+    assert {record.state for record in after} == {"done"} and len(after) == 4
+    assert before == {record.key: (record.point, record.metrics) for record in after if record.key in before}
 
 
 def test_more_trials_are_added_to_those_that_were_made(lab):

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from hqlt_lab.errors import ConfigError
 from hqlt_lab.experiment.cell import Cell
-from hqlt_lab.registry import register, too_small
+from hqlt_lab.registry import register, too_large, too_small
 from hqlt_lab.study.crew import Crew
-from hqlt_lab.study.machine import at_once, share, this_machine
+from hqlt_lab.study.machine import at_once, gpus_of, share, this_machine
 
 
 @register("launcher", "local")
@@ -27,20 +27,20 @@ class Local:
     """How often a cell that failed is tried again."""
 
     def __post_init__(self) -> None:
-        if wrong := too_small(self, {"workers": 1, "threads": 1, "gpus": 0, "time_limit": 1, "retries": 0}):
+        wrong = too_small(self, {"workers": 1, "threads": 1, "gpus": 0, "time_limit": 1, "retries": 0})
+        if wrong := wrong + too_large(self, {"workers": 1024, "threads": 1024, "retries": 1000}):
             raise ConfigError("\n".join(wrong))
 
     def crew(self, cells: list[Cell]) -> Crew:
         """Those who will train these cells."""
         machine = this_machine()
-        needs = {share(self.gpus_of(cell, machine.gpus)) for cell in cells}
+        needs = {share(gpus_of(cell, self.gpus, machine.gpus)) for cell in cells}
         fitting = min((at_once(machine, need) for need in needs), default=1)
         workers = self.workers or max(1, min(fitting, len(cells)))
         threads = self.threads or max(1, machine.cores // workers)
-        return Crew(workers, threads, machine.gpus, lambda cell: self.gpus_of(cell, machine.gpus), self.time_limit)
+        return Crew(
+            workers, threads, machine.gpus, lambda cell: gpus_of(cell, self.gpus, machine.gpus), self.time_limit
+        )
 
-    def gpus_of(self, cell: Cell, there: int) -> float:
-        """What one cell takes."""
-        if cell.trainer.accelerator == "cpu" or (there == 0 and cell.trainer.accelerator == "auto"):
-            return 0
-        return cell.trainer.devices if self.gpus is None or cell.trainer.devices > 1 else self.gpus
+    worker_crew = crew
+    """`hqlt worker` trains in the same way, on its machine."""

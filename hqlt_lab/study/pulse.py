@@ -1,0 +1,81 @@
+"""Signs of life: who we are, whether somebody on this machine is dead, and a thread that says that we are not.
+
+A process is named by the machine's boot, its space of process numbers, its number and when it began, and each time it
+joins a study anew: so nobody is taken for another one, in a container, after a restart or after an error in a notebook.
+"""
+
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+
+GRACE = float(os.environ.get("HQLT_GRACE", 90))  # seconds of silence after which a program elsewhere counts as dead
+EVERY = GRACE / 6
+
+
+@cache
+def here() -> str:
+    """This machine since it was started, and the space in which its process numbers mean something."""
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    space = Path("/proc/self/ns/pid")
+    known = boot.exists() and space.is_symlink()
+    return f"{boot.read_text().strip()[:13]}.{os.readlink(space)[5:-1]}" if known else socket.gethostname()
+
+
+def ourselves() -> tuple[str, str]:
+    """This program, as it joins a study: for programs and for people."""
+    import psutil
+
+    started, now = int(psutil.Process().create_time() * 100), time.strftime("%Y-%m-%d %H:%M:%S")
+    name = f"{socket.gethostname()}, process {os.getpid()}, since {now}"
+    return f"{here()}/{os.getpid()}/{started}/{uuid.uuid4().hex[:8]}", name
+
+
+def seen_dead(who: str) -> bool:
+    """Whether it was a process of this machine that is no more; of others nothing is seen from here."""
+    import psutil
+
+    where, number, started, _ = who.split("/")
+    if where != here():
+        return False
+    try:
+        process = psutil.Process(int(number))
+        return int(process.create_time() * 100) != int(started) or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+class Pulse(threading.Thread):
+    """Says now and then that we are there, while the context lasts."""
+
+    def __init__(self, beat: Callable[[], object], every: float = EVERY) -> None:
+        super().__init__(name="pulse", daemon=True)
+        self.beat, self.every, self.over, self.steady = beat, every, threading.Event(), time.monotonic()
+
+    def run(self) -> None:
+        while not self.over.wait(self.every):
+            began = time.monotonic()
+            try:
+                self.beat()
+            except Exception:  # the database is away; whoever needs it says so
+                self.steady = float("inf")
+            else:
+                # a beat that hung, and one after a failure, begin a new time in touch
+                if self.steady > began or time.monotonic() - began > self.every:
+                    self.steady = time.monotonic()
+
+    def steady_for(self) -> float:
+        """Seconds without a failure; negative while there is one."""
+        return time.monotonic() - self.steady
+
+    def __enter__(self) -> "Pulse":
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.over.set()
