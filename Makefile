@@ -3,6 +3,7 @@
 # make bench   speed, as ratios measured in one run
 # make docs    the guide as a site, in site/
 # make reference   write docs/reference from the code
+# make audit   known flaws of the pinned versions, asked of PyPI
 # make check   lint, format, types, quick tests: before a commit
 
 PYTHON ?= python3.11
@@ -15,7 +16,7 @@ CORES  := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 
 export MLFLOW_DISABLE_TELEMETRY = true
 .DELETE_ON_ERROR:
-.PHONY: demo test test-slow check bench types clean browser images docs reference
+.PHONY: demo test test-slow check bench types clean browser slurm images docs reference audit
 
 # stamps live inside .venv: deleting it resets them; every pip call carries the constraints
 $(VENV)/base: $(SPEC)
@@ -32,6 +33,9 @@ $(VENV)/dev: $(VENV)/base
 $(VENV)/gpu: $(VENV)/dev
 	$(PIP) install -c constraints.txt -e '.[gpu]'
 	@touch $@
+$(VENV)/ray: $(VENV)/dev
+	$(PIP) install -c constraints.txt -e '.[ray]'
+	@touch $@
 
 demo: $(VENV)/base
 	$(BIN)/hqlt run experiments/first_run.yaml
@@ -39,7 +43,7 @@ demo: $(VENV)/base
 test: $(VENV)/dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(CORES) -m "not slow and not gpu"
 
-test-slow: $(VENV)/gpu browser
+test-slow: $(VENV)/gpu $(VENV)/ray browser slurm
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(CORES) --dist loadfile -m "slow and not gpu"
 
 # pages are looked at in Debian's browser; without one those tests are skipped and say what to install
@@ -48,6 +52,13 @@ browser:
 	    { test "$$(id -u)" = 0 && command -v apt-get > /dev/null && apt-get -qq update && \
 	    apt-get -qq install -y --no-install-recommends chromium > /dev/null; } || \
 	    echo "no browser: the tests that look at pages will be skipped"
+
+# studies are shared out by a real SLURM of two small nodes; without one those tests are skipped and say what to install
+slurm:
+	@{ command -v slurmctld && command -v slurmd && command -v srun && command -v munged; } > /dev/null || \
+	    { test "$$(id -u)" = 0 && command -v apt-get > /dev/null && apt-get -qq update && \
+	    apt-get -qq install -y --no-install-recommends slurmctld slurmd slurm-client munge > /dev/null; } || \
+	    echo "no SLURM: the tests that submit jobs will be skipped"
 
 # the pictures of the docs, from the demo's runs
 images: $(VENV)/dev browser
@@ -85,5 +96,10 @@ types: $(VENV)/dev
 	cd .typecheck/hqlt_lab && ln -s ../../hqlt_lab/* . && ln -s ../../components ../../registry .
 	cd .typecheck && ../$(BIN)/mypy --config-file ../pyproject.toml -p hqlt_lab
 
+# known flaws of what is pinned; strict, as pip-audit takes a package that it cannot ask about for a good one
+audit: $(SPEC)
+	test -x .audit/bin/pip-audit || { $(PYTHON) -m venv .audit && .audit/bin/pip -q install pip-audit; }
+	.audit/bin/pip-audit --strict --no-deps --disable-pip -r constraints.txt
+
 clean:
-	rm -rf $(VENV) .typecheck build site *.egg-info
+	rm -rf $(VENV) .audit .typecheck build site *.egg-info

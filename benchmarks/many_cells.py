@@ -4,9 +4,13 @@
 written by the lab's own ledger, outcomes and curves, into a journal and folders like those of a real study.
 
     python benchmarks/many_cells.py [seeds] [--keep FOLDER]      10 seeds are 10,000 cells
+    HQLT_STORE=postgresql://... python benchmarks/many_cells.py  the same in a database
+
+Also how long it takes to plan the study with one arm more, and to see that nothing else is to be trained.
 """
 
 import json
+import os
 import random
 import resource
 import subprocess
@@ -15,11 +19,13 @@ import tempfile
 import time
 from pathlib import Path
 
+import optuna
+
 from hqlt_lab.experiment.experiment import Experiment, load
 from hqlt_lab.study.agenda import Place
 from hqlt_lab.study.ledger import Ledger
 from hqlt_lab.study.run import open_agenda
-from hqlt_lab.study.store import Store
+from hqlt_lab.study.store import ENVIRONMENT, Store
 from hqlt_lab.track.provenance import code_of
 from hqlt_lab.track.sent import Sent
 from hqlt_lab.track.spool import Spool
@@ -76,6 +82,23 @@ def fill(experiment: Experiment, store: Store) -> None:
             note(agenda.ledger, agenda.studies[place.arm.title], place, code_of(cell), outcome)
 
 
+def move(store: Store, url: str) -> None:
+    """The journal's studies into a database."""
+    os.environ[ENVIRONMENT] = url
+    journal = store.book
+    storage = journal.storage()
+    store.journal.rename(store.journal.with_suffix(".moved"))
+    database = Store(store.root, store.name)
+    with database.owned():
+        for name in optuna.get_all_study_names(storage):
+            optuna.copy_study(
+                from_study_name=name,
+                from_storage=storage,
+                to_storage=database.book.storage(),
+                to_study_name=database.book.prefix + name,
+            )
+
+
 def drawn(place: Place) -> Outcome:
     """Some numbers for a cell, the same every time."""
     luck = random.Random(place.key)
@@ -106,11 +129,19 @@ def typed(*words: str, folder: Path) -> dict[str, float]:
 
 def main(seeds: int, folder: Path) -> None:
     (folder / "many.yaml").write_text(STUDY.format(arms=arms(), seeds=seeds))
+    url = os.environ.pop(ENVIRONMENT, "")
     if not (folder / "runs").exists():
-        began = time.perf_counter()
-        fill(load(folder / "many.yaml"), Store(folder / "runs", "many"))
+        began, store = time.perf_counter(), Store(folder / "runs", "many")
+        fill(load(folder / "many.yaml"), store)
+        if url:
+            move(store, url)
         print(f"made in {time.perf_counter() - began:.0f} s", file=sys.stderr)
     told = {verb: typed(verb, "many.yaml", folder=folder) for verb in ("status", "report")}
+    (folder / "more").mkdir(exist_ok=True)
+    more = (folder / "many.yaml").read_text().replace("arms:", "arms:\n  one_more: {model.width: 32}")
+    (folder / "more/many.yaml").write_text(more)
+    told["plan with one arm more"] = typed("plan", "more/many.yaml", folder=folder)
+    told["status with one arm more"] = typed("status", "more/many.yaml", folder=folder)
     print(json.dumps({"cells": 1000 * seeds} | told))
 
 
