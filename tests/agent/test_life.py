@@ -96,7 +96,6 @@ def test_updates_are_as_many_as_the_steps_are_worth(tmp_path):
 
 
 def world_and(folder):
-
     return build("task", tiny().task), folder
 
 
