@@ -53,12 +53,13 @@ def test_the_filters_and_the_python_of_the_page_on_mlflow_find_runs(started, mon
     ran = subprocess.run([sys.executable, "-c", script], cwd=started, capture_output=True, text=True, check=True)
     assert "synchronous" in ran.stdout
     (filters,) = [block.text.splitlines() for block in blocks if block.language == "text"]
-    mlflow.set_tracking_uri(f"sqlite:///{started}/runs/mlflow.db")
-    found = [len(mlflow.search_runs(experiment_names=["first_run"], filter_string=line)) for line in filters]
+    store = mlflow.MlflowClient(f"sqlite:///{started}/runs/mlflow.db")  # not `set_tracking_uri`, which others would see
+    study = store.get_experiment_by_name("first_run").experiment_id
+    found = [len(store.search_runs([study], line)) for line in filters]
     cells = len(list(started.glob("runs/studies/first_run/cells/*/outcome.json")))
     assert found[0] == cells >= 12 and found[2] == cells // 3 and found[3] == 0
     easier = filters[1].replace("> 95", "> -200")  # after a few steps nobody counts
-    assert len(mlflow.search_runs(experiment_names=["first_run"], filter_string=easier)) == 3
+    assert len(store.search_runs([study], easier)) == 3
 
 
 def test_what_the_page_on_mlflow_lists_is_there(started):

@@ -14,7 +14,7 @@ from hqlt_lab.cli.exits import Exit
 from hqlt_lab.registry import build
 
 from .conftest import TINY
-from .test_faults import STUDY, Place
+from .place import STUDY, Place
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'hqlt-lab[ray]'")
 pytestmark = pytest.mark.slow

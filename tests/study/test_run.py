@@ -1,6 +1,5 @@
 """Each cell is trained once, whatever goes wrong around it."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -10,12 +9,10 @@ import pytest
 from hqlt_lab.errors import ConfigError, StoreError, TrainingError
 from hqlt_lab.registry import include, temporarily
 from hqlt_lab.report.frame import frame
-from hqlt_lab.report.report import Report
 from hqlt_lab.study.run import Choice, open_agenda, prepare, train
 from hqlt_lab.study.store import Store
-from hqlt_lab.track.provenance import code_of, of_source, parts_of
 
-from .conftest import FAULTY, Lab, Nobody, Watcher
+from .conftest import Lab, Nobody, Watcher
 
 RESTLESS = Path(__file__).parents[1] / "train/restless.py"
 
@@ -102,97 +99,6 @@ def test_again_supersedes_what_was_there(lab):
     assert (old.arm, old.seed, old.state, old.attempts) == ("sum", 1, "superseded", 1)
 
 
-@pytest.mark.parametrize(
-    ("how", "state", "attempts", "why"),
-    [
-        ("raise", "failed", 2, "RuntimeError: the matrix is not in the mood"),
-        ("memory", "failed", 2, "OutOfMemoryError: no more of it"),
-        pytest.param(
-            "hoard",
-            "failed",
-            2,
-            "can't allocate memory: you tried to allocate 17179869184 bytes",
-            marks=pytest.mark.slow,
-        ),
-        ("die", "failed", 2, "Its process was killed; if nobody did it, the machine ran out of memory."),
-        ("nan", "diverged", 1, "the loss is nan"),
-    ],
-)
-def test_a_bad_cell_does_not_stop_the_others(lab, faulty, how, state, attempts, why):
-    arms = f"arms: {{sum: {{}}, bad: {{model.mixer: {{name: faulty, how: {how}}}}}}}\nseeds: 2"
-    experiment = lab.experiment(arms, overrides=("launcher.retries=1",))
-    lab.run(experiment)
-    good, bad = ([r for r in lab.records(experiment) if r.arm == arm] for arm in ("sum", "bad"))
-    assert [record.state for record in good] == ["done", "done"]
-    assert [(record.state, record.attempts) for record in bad] == [(state, attempts)] * 2
-    assert all(why in record.why for record in bad)
-    told = {row.title: row.unfinished[state] for row in Report.make(experiment, lab.records(experiment)).rows}
-    assert told == {"sum": 0, "bad": 2}
-    assert lab.run(experiment).starts == []
-
-
-def test_the_traceback_is_in_the_log_of_the_cell(lab, faulty):
-    experiment = lab.experiment("arms: {bad: {model.mixer: {name: faulty, how: raise}}}\nseeds: 1")
-    lab.run(experiment)
-    (record,) = lab.records(experiment)
-    log = (record.folder / "log.txt").read_text()
-    assert log.count("--- attempt") == 3
-    assert "Traceback" in log and "the matrix is not in the mood" in log
-
-
-def test_a_cell_that_hangs_is_ended_and_goes_on_from_its_checkpoint(lab, faulty, tmp_path):
-    arms = f"arms: {{slow: {{model.mixer: {{name: faulty, how: hang, step: 6, mark: {tmp_path}/hung}}}}}}\nseeds: 1"
-    experiment = lab.experiment(arms, overrides=("launcher.time_limit=6",))
-    watcher = lab.run(experiment)
-    assert [record.why for record in watcher.ends] == ["The time limit of 6 s passed.", ""]
-    (record,) = lab.records(experiment)
-    assert (record.state, record.attempts) == ("done", 2)
-    lines = [json.loads(line) for line in (record.folder / "metrics.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in lines if "train/loss" in line["metrics"]] == [1, 2, 3, 4, 5, 6]
-
-
-@pytest.mark.slow
-def test_a_cell_that_always_hangs_is_told_and_the_others_are_done(lab, faulty):
-    experiment = lab.experiment(
-        "arms: {sum: {}, stuck: {model.mixer: {name: faulty, how: hang}}}\nseeds: 1",
-        overrides=("launcher.time_limit=10", "launcher.retries=0"),
-    )
-    lab.run(experiment)
-    told = {record.arm: (record.state, record.why) for record in lab.records(experiment)}
-    assert told == {"sum": ("done", ""), "stuck": ("failed", "The time limit of 10 s passed.")}
-    assert lab.run(experiment).starts == []
-
-
-def test_a_worker_that_dies_in_mid_run_loses_nothing(lab, faulty, tmp_path):
-    arm = "arms: {{a: {{model.mixer: {{name: faulty, how: {how}, step: 5, mark: {mark}}}}}}}\nseeds: 1"
-    disturbed = lab.experiment(arm.format(how="die", mark=tmp_path / "died"), "disturbed")
-    lab.run(disturbed)
-    calm = lab.experiment(arm.format(how="nothing", mark=tmp_path / "died"), "calm")
-    lab.run(calm)
-    (first,), (second,) = lab.records(disturbed), lab.records(calm)
-    assert (first.state, first.attempts) == ("done", 2)
-    assert first.metrics == second.metrics
-
-
-def test_a_complaint_of_the_lab_is_not_repeated(lab):
-    experiment = lab.experiment("arms: {a: {}}\nseeds: 1", overrides=("train.batch_size=5", "train.accumulate=5"))
-    (key,) = (record.key for record in lab.records(experiment))
-    folder = Store(lab.runs, "tiny").cell(key)
-    folder.mkdir(parents=True)
-    other = {
-        "task": {},
-        "model": {},
-        "train": {},
-        "trainer": {"precision": "32"},
-        "measure": {"select": "", "direction": ""},
-    }
-    (folder / "cell.json").write_text(json.dumps(other | {"seed": 7}))
-    lab.run(experiment)
-    (record,) = lab.records(experiment)
-    assert (record.state, record.attempts) == ("failed", 1)
-    assert "this folder holds the run of another cell" in record.why
-
-
 def test_a_second_coordinator_is_refused_with_a_sentence(lab):
     experiment = lab.experiment(ARMS)
     with (
@@ -229,82 +135,6 @@ def test_a_script_that_workers_cannot_import_is_told_and_costs_no_cell_an_attemp
     told = subprocess.run([sys.executable, lab.folder / "script.py"], capture_output=True, text=True)
     assert "put what it does under `if __name__ == '__main__':`" in told.stderr
     assert lab.states(experiment) == {"waiting": 1}
-
-
-def test_a_part_that_changed_since_is_told(lab, tmp_path):
-    part = tmp_path / "my_mixer.py"
-    part.write_text(FAULTY.read_text())
-    with temporarily():
-        include(part)
-        experiment = lab.experiment("arms: {mine: {model.mixer: faulty}, sum: {}}\nseeds: 1")
-        lab.run(experiment)
-        assert not any(record.changed for record in lab.records(experiment))
-        part.write_text(FAULTY.read_text() + "# mended\n")
-        of_source.cache_clear()
-        parts_of.cache_clear()
-        assert {record.arm: record.changed for record in lab.records(experiment)} == {
-            "mine": ("mixer faulty",),
-            "sum": (),
-        }
-
-
-@pytest.fixture
-def part(tmp_path):
-    """A file of one's own, which may change; what is known of it is what a new process would know."""
-    file = tmp_path / "my_mixer.py"
-    file.write_text(FAULTY.read_text())
-    with temporarily():
-        include(file)
-        read_anew()
-        yield file
-        read_anew()
-
-
-def read_anew():
-    of_source.cache_clear()
-    parts_of.cache_clear()
-
-
-def test_a_part_that_changes_while_the_study_runs_is_not_trained_as_if_it_had_not(lab, part):
-    experiment = lab.experiment("arms: {mine: {model.mixer: faulty}}\nseeds: 1")
-    code_of(experiment.cell(experiment.arms[0], {}, 0))  # the coordinator has read it
-    part.write_text(FAULTY.read_text() + "# other\n")
-    with pytest.raises(TrainingError, match=r"file of mixer faulty has changed since the run began. Run the same comm"):
-        lab.run(experiment)
-    assert [(record.state, record.metrics) for record in lab.records(experiment)] == [("waiting", {})]
-    read_anew()
-    lab.run(experiment)
-    (record,) = lab.records(experiment)
-    assert record.state == "done" and not record.changed and "+" not in record.code["mixer faulty"]
-
-
-@pytest.mark.slow
-def test_a_part_that_is_gone_while_the_study_runs_costs_no_attempt(lab, part):
-    experiment = lab.experiment("arms: {mine: {model.mixer: faulty}}\nseeds: 1", overrides=("launcher.retries=0",))
-    code_of(experiment.cell(experiment.arms[0], {}, 0))
-    part.rename(part.with_suffix(".away"))
-    with pytest.raises(
-        TrainingError, match=r"now cannot be\. --with .*my_mixer.py: there is no such file. Run the same"
-    ):
-        lab.run(experiment)
-    part.with_suffix(".away").rename(part)
-    lab.run(experiment)
-    assert lab.states(experiment) == {"done": 1}
-
-
-def test_a_cell_that_goes_on_after_its_part_changed_is_told_to_be_of_both(lab, part, tmp_path):
-    arm = f"arms: {{mine: {{model.mixer: {{name: faulty, how: die, step: 5, mark: {tmp_path}/died}}}}}}\nseeds: 1"
-    experiment = lab.experiment(arm, overrides=("launcher.retries=0",))
-    lab.run(experiment)
-    (record,) = lab.records(experiment)
-    before = record.code["mixer faulty"]
-    assert record.state == "failed" and (record.folder / "last.ckpt").exists()
-    part.write_text(FAULTY.read_text() + "# mended\n")
-    read_anew()
-    lab.run(experiment)
-    (record,) = lab.records(experiment)
-    assert record.state == "done" and record.changed == ("mixer faulty",)
-    assert record.code["mixer faulty"].startswith(f"{before}+")
 
 
 @pytest.mark.slow
