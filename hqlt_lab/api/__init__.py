@@ -12,7 +12,7 @@ model, task = lab.load("3f2c91")                      of a trained cell: its key
 from hqlt_lab.api.comparing import compare
 from hqlt_lab.api.harness import evaluate_tasks
 from hqlt_lab.api.speaking import export, generate, load_export, text_model
-from hqlt_lab.api.studies import forget, report, results, run, status, worker
+from hqlt_lab.api.studies import forget, report, results, run, status, study_file, worker
 from hqlt_lab.api.tracked import catch_up, links, tracker_of
 from hqlt_lab.api.trained import evaluate, folder_of, load
 from hqlt_lab.api.written import save_report
@@ -20,6 +20,6 @@ from hqlt_lab.experiment.experiment import load as load_experiment
 
 __all__ = [
     "catch_up", "compare", "evaluate", "evaluate_tasks", "export", "folder_of", "forget", "generate", "links",
-    "load", "load_experiment", "load_export", "report", "results", "run", "save_report", "status", "text_model",
-    "tracker_of", "worker",
+    "load", "load_experiment", "load_export", "report", "results", "run", "save_report", "status", "study_file",
+    "text_model", "tracker_of", "worker",
 ]  # fmt: skip

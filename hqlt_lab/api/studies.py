@@ -4,22 +4,22 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hqlt_lab.api.tracked import RUNS, card_of, tracker_of
 from hqlt_lab.api.trained import reported_folders
 from hqlt_lab.api.written import making_of
-from hqlt_lab.errors import StoreError
+from hqlt_lab.errors import StoreError, did_you_mean, listed
 from hqlt_lab.experiment.experiment import load as load_experiment
-from hqlt_lab.files import write
+from hqlt_lab.files import read_json, write
 from hqlt_lab.registry import hand_on, included
 from hqlt_lab.study.crew import warm_up
 from hqlt_lab.study.record import SETTLED
 from hqlt_lab.study.run import Choice, Prepared, cards, open_agenda, prepare, train, wanted
 from hqlt_lab.study.run import forget as forget_cells
-from hqlt_lab.study.store import ENVIRONMENT, Store
+from hqlt_lab.study.store import ENVIRONMENT, Store, studies_in
 from hqlt_lab.study.view import View
 
 if TYPE_CHECKING:
@@ -99,10 +99,29 @@ def worker(
     tracking: str | None = None,
     view: View | None = None,
 ) -> Joined:
-    """Join a study that several programs share: train its cells until nothing is left to do for anybody."""
-    with at_work(file, change, Choice(only=only), runs, tracking, joining=True) as work:
+    """Join a study that several programs share, by its file or its name, until nothing is left to do for anybody."""
+    with at_work(study_file(file, runs), change, Choice(only=only), runs, tracking, joining=True) as work:
         work.complete = train(work.study, None, view or View(), work.courier)
     return Joined(complete=work.complete, untracked=work.courier.left)
+
+
+def study_file(told: str | Path, runs: str | Path = RUNS) -> Path:
+    """An experiment file; or what a study of that name keeps of its own, as it was read when it was last run."""
+    file, folder = Path(told), Path(runs) / "studies" / str(told)
+    if file.is_file() or file.suffix in (".yaml", ".yml") or len(file.parts) != 1:
+        return file
+    if (kept := kept_file(folder)).is_file():
+        return kept
+    known = [one.name for one in studies_in(Path(runs)) if kept_file(one).is_file()]
+    raise StoreError(
+        f"{told}: this is no experiment file, and no study in {runs}.{did_you_mean(str(told), known)} "
+        f"{f'Studies: {listed(known)}.' if known else 'No study was begun there.'}"
+    )
+
+
+def kept_file(folder: Path) -> Path:
+    """The experiment of a study, in its folder: all that it extends and was changed is in it."""
+    return folder / f"{folder.name}.yaml"
 
 
 @dataclass
@@ -136,10 +155,14 @@ def at_work(
             f"keep it in PostgreSQL: export {ENVIRONMENT}=postgresql://USER@HOST/DATABASE (docs/cluster.md)."
         )
     with store.owned():
-        study = prepare(experiment, store, choice, joining)
-        card = card_of(experiment, store, Path(file), change)
+        study = prepare(experiment, store, choice, joining, {"MLFLOW_TRACKING_URI": tracking} if tracking else {})
+        card, made_by = card_of(experiment, store, Path(file), change), store.folder / "provenance.json"
         if not joining:
-            write(store.folder / "provenance.json", json.dumps(dict(card.provenance), indent=1) + "\n")
+            write(made_by, json.dumps(dict(card.provenance), indent=1) + "\n")
+        elif made_by.exists():  # the study is theirs who began it
+            card = replace(card, provenance=read_json(made_by))
+        if not joining or not kept_file(store.folder).exists():
+            write(kept_file(store.folder), card.config)
         work = Work(study, Courier(tracker_of(runs, tracking), card))
         try:
             yield work

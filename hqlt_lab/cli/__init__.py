@@ -9,6 +9,7 @@ completion   what a shell offers when Tab is pressed; bash: how that one breaks 
 """
 
 import sys
+from collections.abc import Sequence
 
 
 def main() -> None:
@@ -20,4 +21,16 @@ def main() -> None:
 
     sys.excepthook = tell_no_secret
     with whole_words():
-        sys.exit(ending(lambda: app(prog_name="hqlt")))
+        sys.exit(ending(lambda: app(parts_first(sys.argv[1:]), prog_name="hqlt")))
+
+
+def parts_first(words: Sequence[str]) -> list[str]:
+    """--with belongs to `hqlt`, before the verb; behind it, people write it too, and mean the same."""
+    first, rest, left = list[str](), list[str](), list(words)
+    while left and left[0] != "--":
+        word = left.pop(0)
+        if word == "--with" and left:
+            first += [word, left.pop(0)]
+        else:
+            (first if word.startswith("--with=") else rest).append(word)
+    return [*first, *rest, *left]

@@ -16,6 +16,7 @@ from hqlt_lab.cli import (
     generate,
     machine,
     reports,
+    running,
     studies,
 )
 from hqlt_lab.cli.exits import Exit
@@ -26,6 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     epilog=f"Ends with {', '.join(f'{code.value} {code.word}' for code in Exit)}: docs/reference/command_line.md.",
 )
+ANYWHERE = "Before the verb or behind it. Repeatable."
 
 
 def tell_version(wanted: bool) -> None:
@@ -39,7 +41,7 @@ def tell_version(wanted: bool) -> None:
 def before(
     outside: Annotated[
         list[Path] | None,
-        typer.Option("--with", help="A Python file whose parts to register, or a task file of lm-eval. Repeatable."),
+        typer.Option("--with", help=f"A Python file whose parts to register, or a task file of lm-eval. {ANYWHERE}"),
     ] = None,
     version: Annotated[
         bool, typer.Option("--version", help="Which version this is.", is_eager=True, callback=tell_version)
@@ -56,8 +58,8 @@ app.command("show")(components.show)
 app.command("new")(components.new)
 app.command("check")(components.check)
 app.command("plan")(experiments.plan)
-app.command("run")(studies.run)
-app.command("worker")(studies.worker)
+app.command("run")(running.run)
+app.command("worker")(running.worker)
 app.command("status")(studies.status)
 app.command("logs")(studies.logs)
 app.command("report")(reports.report)

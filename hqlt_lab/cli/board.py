@@ -16,7 +16,7 @@ from hqlt_lab.experiment.settings import MeasureConfig
 from hqlt_lab.study.pace import Pace
 from hqlt_lab.study.record import Record
 from hqlt_lab.study.view import View
-from hqlt_lab.words import in_time
+from hqlt_lab.words import about, in_time
 
 MINUTE = 60.0
 
@@ -91,7 +91,7 @@ class Board(View):
 
     def summary(self) -> str:
         left = self.pace.remaining()
-        soon = f", about {in_time(left)} left" if left is not None else ""
+        soon = f", {about(left)} left" if left is not None else ""
         return f"{self.settled_before} of {self.total} cells settled, {len(self.shown)} in training{soon}"
 
     def table(self) -> Group:

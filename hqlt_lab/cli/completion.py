@@ -88,12 +88,23 @@ def cells_and_files(ctx: typer.Context, incomplete: str) -> Iterator[tuple[str, 
 @quietly
 def comparable(ctx: typer.Context, incomplete: str) -> Iterator[tuple[str, str]]:
     """Studies, cells and files."""
-    from hqlt_lab.study.store import studies_in
-
-    for folder in studies_in(folder_of_runs(ctx)):
-        yield folder.name, "a study"
+    yield from begun(ctx)
     yield from trained(ctx)
     yield from experiment_files(ctx, incomplete)
+
+
+@quietly
+def studies_and_files(ctx: typer.Context, incomplete: str) -> Iterator[tuple[str, str]]:
+    """What can be joined."""
+    yield from begun(ctx)
+    yield from experiment_files(ctx, incomplete)
+
+
+def begun(ctx: typer.Context) -> Iterator[tuple[str, str]]:
+    """Every study that has a folder."""
+    from hqlt_lab.study.store import studies_in
+
+    yield from ((folder.name, "a study") for folder in studies_in(folder_of_runs(ctx)))
 
 
 def trained(ctx: typer.Context) -> Iterator[tuple[str, str]]:

@@ -15,7 +15,7 @@ from hqlt_lab.cli.live import Live
 from hqlt_lab.cli.options import FileArgument, OnlyOption, RunsOption, SetOption, for_programs
 from hqlt_lab.cli.screen import aside, console, warn
 from hqlt_lab.cli.sizes import SAYS, by_arm, by_part, numbers
-from hqlt_lab.words import in_bytes, in_json, in_time
+from hqlt_lab.words import about, in_bytes, in_json, in_time
 
 if TYPE_CHECKING:
     from hqlt_lab.experiment.cell import Cell
@@ -137,7 +137,7 @@ def show_costs(arms: "list[tuple[str, list[Cell], Cost]]", probed: bool) -> None
     tokens = " or ".join(f"{count:,}" for count in sorted({cost.tokens for _, _, cost in arms}))
     console.print(f"A cell learns from {tokens} tokens.", highlight=False)
     console.print(
-        f"{total_cells} cells; one after the other {in_time(total_seconds)} on this machine"
+        f"{total_cells} cells; one after the other {about(total_seconds)} on this machine"
         f"{'' if probed else ' (a rough estimate; --probe measures)'}, at most {in_bytes(total_bytes)} of disk."
     )
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hqlt_lab.errors import StoreError
 from hqlt_lab.study.address import address, shown, signed
-from hqlt_lab.study.pulse import GRACE, Pulse, ourselves, seen_dead
+from hqlt_lab.study.pulse import Pulse, grace, ourselves, seen_dead
 from hqlt_lab.track.knock import first_line
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Database:
         told = json.loads(self.file.read_text()) if self.file.exists() else {}
         self.sign: str | None = told.get("sign")
         self.url = address(url, told.get("url", ""), self.file)
-        self.who, self.turn = "", -1
+        self.who, self.turn, self.grace = "", -1, grace()
         self.pulse: Pulse | None = None
         self.tell: Callable[[str], None] = lambda sentence: None
         self.hurried: Callable[[], bool] = lambda: False
@@ -101,7 +101,7 @@ class Database:
         for words in (FIRST_TURN, LONG_GONE, BEAT):
             self.patiently(lambda words=words: self.say(words, who=self.who, name=name))  # type: ignore[misc]
         try:
-            with Pulse(lambda: self.say(BEAT, who=self.who, name=name)) as self.pulse:
+            with Pulse(lambda: self.say(BEAT, who=self.who, name=name), self.grace / 6) as self.pulse:
                 yield
         finally:
             with suppress(*self.troubles):  # otherwise it is found out by our silence
@@ -136,8 +136,8 @@ class Database:
     def living(self) -> Callable[[str], bool]:
         """Whether the one who began an attempt is still there."""
         rows = self.patiently(lambda: self.say(SILENT)) if self.exists else []
-        entitled = self.pulse is None or self.pulse.steady_for() > GRACE
-        alive = {who for who, silent in rows if not (entitled and silent > GRACE) and not seen_dead(who)}
+        entitled = self.pulse is None or self.pulse.steady_for() > self.grace
+        alive = {who for who, silent in rows if not (entitled and silent > self.grace) and not seen_dead(who)}
         return lambda who: who in alive
 
     @contextmanager

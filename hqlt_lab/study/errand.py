@@ -1,7 +1,7 @@
 """What a program elsewhere has to be told, so that it joins a study."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 
@@ -16,3 +16,5 @@ class Errand:
     folder: Path  # of the study
     shared: bool  # whether others may write into its ledger
     tell: Callable[[str], None]  # a sentence, to whoever watches
+    limit: int | None = None  # --limit
+    environment: Mapping[str, str] = field(default_factory=dict)  # beyond what it inherits

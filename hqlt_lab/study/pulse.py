@@ -4,6 +4,7 @@ A process is named by the machine's boot, its space of process numbers, its numb
 joins a study anew: so nobody is taken for another one, in a container, after a restart or after an error in a notebook.
 """
 
+import math
 import os
 import socket
 import threading
@@ -14,8 +15,21 @@ from functools import cache
 from pathlib import Path
 from types import TracebackType
 
-GRACE = float(os.environ.get("HQLT_GRACE", 90))  # seconds of silence after which a program elsewhere counts as dead
-EVERY = GRACE / 6
+from hqlt_lab.errors import StoreError
+
+GRACE = 90.0  # seconds of silence after which a program elsewhere counts as dead; $HQLT_GRACE says otherwise
+
+
+def grace() -> float:
+    """How long nobody is taken for dead; all who share a study should agree about it."""
+    told = os.environ.get("HQLT_GRACE", str(GRACE))
+    try:
+        seconds = float(told)
+    except ValueError:
+        seconds = math.nan
+    if not 1 <= seconds < math.inf:
+        raise StoreError(f"$HQLT_GRACE: seconds of silence are needed, at least 1, such as {GRACE:g}; got {told!r}.")
+    return seconds
 
 
 @cache
@@ -53,7 +67,7 @@ def seen_dead(who: str) -> bool:
 class Pulse(threading.Thread):
     """Says now and then that we are there, while the context lasts."""
 
-    def __init__(self, beat: Callable[[], object], every: float = EVERY) -> None:
+    def __init__(self, beat: Callable[[], object], every: float) -> None:
         super().__init__(name="pulse", daemon=True)
         self.beat, self.every, self.over, self.steady = beat, every, threading.Event(), time.monotonic()
 

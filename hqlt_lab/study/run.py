@@ -4,7 +4,7 @@ Running it again is resuming: settled cells are left alone, interrupted ones go 
 MLflow run, failed ones are tried again up to a limit, and whatever is new in the file is added.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -100,14 +100,20 @@ class Prepared:
     crew: Hands
 
 
-def prepare(experiment: Experiment, store: Store, choice: Choice, joining: bool = False) -> Prepared:
+def prepare(
+    experiment: Experiment,
+    store: Store,
+    choice: Choice,
+    joining: bool = False,
+    environment: Mapping[str, str] | None = None,
+) -> Prepared:
     """Open the ledger, close what a dead coordinator left open, choose; the caller owns the store.
 
-    Who joins a study trains here, whoever else the file has train elsewhere.
+    Who joins a study trains here, whoever else the file has train elsewhere; those are told the environment.
     """
     agenda = open_agenda(experiment, store)
     wish = wanted(experiment, agenda, choice.only)
-    launcher = build("launcher", experiment.launcher, errand=errand_of(experiment, store, choice))
+    launcher = build("launcher", experiment.launcher, errand=errand_of(experiment, store, choice, environment or {}))
     check_tasks(agenda.example(place) for place in agenda.places() if wish(place))
     with agenda.ledger.claiming():
         agenda.ledger.recover()
@@ -120,7 +126,7 @@ def prepare(experiment: Experiment, store: Store, choice: Choice, joining: bool 
     return Prepared(agenda=agenda, wish=wish, waiting=waiting, crew=crew)
 
 
-def errand_of(experiment: Experiment, store: Store, choice: Choice) -> Errand:
+def errand_of(experiment: Experiment, store: Store, choice: Choice, environment: Mapping[str, str]) -> Errand:
     """How programs elsewhere join this study."""
     return Errand(
         file=experiment.file,
@@ -130,6 +136,8 @@ def errand_of(experiment: Experiment, store: Store, choice: Choice) -> Errand:
         folder=store.folder,
         shared=store.book.shared,
         tell=lambda sentence: store.book.tell(sentence),
+        limit=choice.limit,
+        environment=environment,
     )
 
 

@@ -203,6 +203,14 @@ def test_two_studies_in_one_database_do_not_see_each_other(tmp_path, shared):
         assert mine.others() == []
 
 
+@pytest.mark.parametrize("told", ["soon", "0", "-5", "nan", "inf"])
+def test_a_grace_that_is_no_time_is_told(told, tmp_path, monkeypatch):
+    monkeypatch.setenv("HQLT_STORE", "postgresql://lab@nowhere/lab")
+    monkeypatch.setenv("HQLT_GRACE", told)
+    with pytest.raises(StoreError, match=rf"\$HQLT_GRACE: seconds of silence are needed, .* got '{told}'"):
+        Store(tmp_path, "study")
+
+
 def test_signs_of_life():
     who, name = ourselves()
     assert not seen_dead(who) and f"process {os.getpid()}" in name

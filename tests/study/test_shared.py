@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from .test_faults import HQLT, LONGER, Place, everyone, nobody_left, same_as
+from .place import HQLT, LONGER, Place, everyone, nobody_left, same_as
 
 pytestmark = pytest.mark.slow
 ONE = ("--set", "launcher.workers=1")
@@ -27,8 +27,8 @@ class Shared(Place):
         super().__init__(folder)
         self.told = {**os.environ, "HQLT_STORE": url}
 
-    def begin(self, verb: str = "worker") -> "subprocess.Popen[str]":
-        command = [*HQLT, verb, "study.yaml", *LONGER, *ONE]
+    def begin(self, verb: str = "worker", study: str = "study.yaml") -> "subprocess.Popen[str]":
+        command = [*HQLT, verb, study, *LONGER, *ONE]
         pipe, told = subprocess.PIPE, subprocess.STDOUT
         return subprocess.Popen(
             command, cwd=self.folder, env=self.told, stdout=pipe, stderr=told, text=True, start_new_session=True
@@ -69,8 +69,11 @@ def place(tmp_path, postgres, monkeypatch) -> Shared:
 
 
 def test_a_worker_is_killed_and_another_stopped(place, undisturbed):
-    """Three join: one is killed, one is told to end; the third goes on from their checkpoints."""
-    killed, stopped, last = everybody = [place.begin() for _ in range(3)]
+    """Three join, the last by the study's name: one is killed, one told to end; it goes on from their checkpoints."""
+    killed, stopped = place.begin(), place.begin()
+    wait_until((place.folder / "runs/studies/study/study.yaml").exists)
+    last = place.begin(study="study")
+    everybody = killed, stopped, last
     wait_until(lambda: all(at_a_cell(process) for process in everybody))
     place.wait_for_points(20, last)
     family = everyone(killed)

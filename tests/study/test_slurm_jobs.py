@@ -13,6 +13,7 @@ from hqlt_lab.study.slurm.jobs import queued
 from .slurm import cluster, wait_for  # noqa: F401
 
 pytestmark = pytest.mark.slow
+TELLING = '#!/bin/bash\n#SBATCH --output={}\n#SBATCH --export=ALL\necho "$MLFLOW_TRACKING_URI"\nsleep 600\n'
 WAITING = "#!/bin/bash\n#SBATCH --array=1-2\n#SBATCH --output=/dev/null\nsleep 600\n"
 FAILING = "#!/bin/bash\n#SBATCH --output=/dev/null\nexit 1\n"
 
@@ -24,11 +25,12 @@ def follow(cluster, tmp_path, monkeypatch):  # noqa: F811
     monkeypatch.setenv("SBATCH_JOB_NAME", "somebody_else's")
     monkeypatch.setattr(follower, "LOOK", 0.2)
 
-    def make(text: str) -> tuple[Follower, list[str]]:
+    def make(text: str, **environment: str) -> tuple[Follower, list[str]]:
         told: list[str] = []
         errand = Errand(
-            file=Path("a.yaml"), change=(), only=(), runs=tmp_path, folder=tmp_path, shared=True, tell=told.append
-        )
+            file=Path("a.yaml"), change=(), only=(), runs=tmp_path, folder=tmp_path, shared=True, tell=told.append,
+            environment=environment,
+        )  # fmt: skip
         return Follower(2, f"hqlt-{tmp_path.name}", text, errand), told
 
     yield make
@@ -73,6 +75,24 @@ def test_a_slurm_that_does_not_answer_is_no_reason_to_leave(follow, monkeypatch,
     assert [sentence.split(";")[0] for sentence in told[1:]] == ["SLURM does not answer"]
     list(one.events(0.3))
     assert len(one.jobs) == 2
+
+
+def test_jobs_are_told_where_mlflow_is_and_the_script_is_not(follow, tmp_path):
+    said = tmp_path / "said.txt"
+    one, _ = follow(TELLING.format(said), MLFLOW_TRACKING_URI="http://ada:s3cret@mlflow.example.org")
+    list(one.events(0))
+    wait_for(lambda: said.exists() and said.read_text(), 60, "what the job says")
+    assert said.read_text() == "http://ada:s3cret@mlflow.example.org\n"
+    assert "s3cret" not in (tmp_path / "slurm/job.sh").read_text()
+
+
+def test_a_slurm_without_a_controller_is_a_sentence(follow, monkeypatch, tmp_path):
+    (tmp_path / "slurm.conf").write_text("nonsense")
+    monkeypatch.setenv("SLURM_CONF", str(tmp_path / "slurm.conf"))
+    one, _ = follow(WAITING)
+    with pytest.raises(TrainingError, match=r"nothing was submitted\. squeue: .* when `sinfo` answers") as told:
+        list(one.events(0))
+    assert "\n" not in str(told.value)
 
 
 def test_where_there_is_no_slurm_a_sentence_says_so(follow, monkeypatch):

@@ -9,7 +9,7 @@ from hqlt_lab.errors import ConfigError
 from hqlt_lab.registry import build
 from hqlt_lab.study.errand import Errand
 from hqlt_lab.study.launchers.slurm import job_name
-from hqlt_lab.study.slurm.jobs import Job, arrays, in_words, listed
+from hqlt_lab.study.slurm.jobs import Job, arrays, complaint, in_words, listed
 from hqlt_lab.study.slurm.script import script
 
 HOSTILE = ["$(touch x)", "`touch x`", "a;touch x", "a\n#SBATCH --uid=0", 'a"b', "a b", "--uid=0", "", "ü"]
@@ -87,6 +87,18 @@ def test_a_study_in_a_file_cannot_be_shared(tmp_path):
     launcher = build("launcher", {"name": "slurm"}, errand=errand(tmp_path, shared=False))
     with pytest.raises(ConfigError, match="has to be kept in PostgreSQL: export HQLT_STORE=postgresql://"):
         launcher.crew([])
+
+
+def test_jobs_know_no_limit(tmp_path):
+    launcher = build("launcher", {"name": "slurm"}, errand=errand(tmp_path, limit=3))
+    with pytest.raises(ConfigError, match="--limit: jobs of SLURM go on until nothing is left"):
+        launcher.crew([])
+
+
+@pytest.mark.parametrize("said", ["squeue: error: no DNS\nsqueue: fatal: no controller\n\n", "no controller"])
+def test_of_many_lines_of_slurm_the_last_is_told(said):
+    assert complaint(said) == "no controller"
+    assert complaint("\n") == "it failed without a word"
 
 
 def test_two_studies_of_one_name_have_jobs_of_their_own():

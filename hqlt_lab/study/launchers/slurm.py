@@ -74,6 +74,8 @@ class Slurm:
                 "launcher: with 'slurm' several machines share a study, which has to be kept in PostgreSQL: "
                 "export HQLT_STORE=postgresql://USER@HOST/DATABASE (docs/cluster.md)."
             )
+        if self.errand.limit is not None:
+            raise ConfigError("--limit: jobs of SLURM go on until nothing is left. Choose cells with --only.")
         name = job_name(self.errand.folder)
         return Follower(self.workers, name, script(self.errand, self.asked(name, cells)), self.errand)
 

@@ -51,7 +51,10 @@ class Follower:
             try:
                 self.jobs = queued(self.name)
             except Away as error:
-                raise TrainingError(f"SLURM cannot be asked which jobs this study has. {error}") from error
+                raise TrainingError(
+                    f"SLURM cannot be asked which jobs this study has, and nothing was submitted. {error}. "
+                    "Run the same command when `sinfo` answers."
+                ) from error
             if self.jobs:
                 self.say(f"This study has jobs in SLURM already, {in_words(self.jobs)}: following them.")
             else:
@@ -62,7 +65,7 @@ class Follower:
         """Write the script and queue it."""
         file = self.folder / "job.sh"
         file.write_text(self.text)
-        number = submit(file, self.name)
+        number = submit(file, self.name, self.errand.environment)
         (self.folder / "job.id").write_text(f"{number}\n")
         self.say(f"Submitted to SLURM: array {number} of {self.workers} jobs. What they print: {self.folder}")
 

@@ -4,9 +4,11 @@ Jobs are found by their name, which belongs to one study: so none is submitted t
 first was lost, and whoever submits the script by hand is seen too.
 """
 
+import os
+import re
 import subprocess
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,10 +30,12 @@ class Away(Exception):
     """SLURM did not answer, which says nothing about the jobs."""
 
 
-def ask(*words: str | Path) -> str:
-    """What a command of SLURM's says."""
+def ask(*words: str | Path, **environment: str) -> str:
+    """What a command of SLURM's says; it may have variables of its own."""
     try:
-        told = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)
+        told = subprocess.run(
+            words, capture_output=True, text=True, timeout=PATIENCE, env={**os.environ, **environment}
+        )
     except FileNotFoundError as error:
         raise ConfigError(
             f"launcher: 'slurm' needs SLURM's commands, and there is no {words[0]} here. Run this where jobs are "
@@ -40,14 +44,23 @@ def ask(*words: str | Path) -> str:
     except subprocess.TimeoutExpired as error:
         raise Away(f"{words[0]} did not answer within {PATIENCE:g} s") from error
     if told.returncode:
-        raise Away(f"{words[0]}: {(told.stderr or told.stdout).strip() or 'it failed without a word'}")
+        raise Away(f"{words[0]}: {complaint(told.stderr or told.stdout)}")
     return told.stdout
 
 
-def submit(script: Path, name: str) -> str:
-    """Queue the script; the number of its array.  The name must be ours, whatever SBATCH_JOB_NAME says."""
+def complaint(said: str) -> str:
+    """The last of its lines, which is what the others led to."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return re.sub(r"^\w+: (error|fatal): ", "", lines[-1]) if lines else "it failed without a word"
+
+
+def submit(script: Path, name: str, environment: Mapping[str, str]) -> str:
+    """Queue the script; the number of its array.  The name must be ours, whatever SBATCH_JOB_NAME says.
+
+    Jobs inherit the environment, and only so learn what no script may say.
+    """
     try:
-        told = ask("sbatch", "--parsable", f"--job-name={name}", script)
+        told = ask("sbatch", "--parsable", f"--job-name={name}", script, **environment)
     except Away as error:
         raise TrainingError(f"{script}: SLURM did not take it. {error}") from error
     return told.strip().partition(";")[0]  # NUMBER, or NUMBER;CLUSTER

@@ -1,0 +1,112 @@
+"""The verbs that train studies: run, worker."""
+
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from rich.markup import escape
+
+from hqlt_lab.cli import completion
+from hqlt_lab.cli.exits import Exit
+from hqlt_lab.cli.options import FileArgument, OnlyOption, RunsOption, SetOption, TrackingOption, for_programs
+from hqlt_lab.cli.reports import KEYS, show
+from hqlt_lab.cli.screen import aside, console, warn
+from hqlt_lab.cli.typed import Typed
+
+
+def run(
+    file: FileArgument,
+    only: OnlyOption = None,
+    change: SetOption = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Train at most so many cells this time.")] = None,
+    again: Annotated[bool, typer.Option("--again", help="Train the chosen cells anew, even if they are done.")] = False,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Cells at a time. Default: as many as fit the machine.")
+    ] = None,
+    runs: RunsOption = Path("runs"),
+    tracking: TrackingOption = None,
+    as_json: Annotated[bool, for_programs(f"the report, with progress on standard error: {KEYS}")] = False,
+) -> None:
+    """Train every cell of a file that is not done yet, and report.  Run it again to resume."""
+    from hqlt_lab import api
+    from hqlt_lab.cli.board import Board
+
+    change = [*(change or []), *([f"launcher.workers={workers}"] if workers else [])]
+    experiment = api.load_experiment(file, change)
+    out = aside if as_json else console
+    out.print(f"[bold]{escape(experiment.question)}[/bold]", soft_wrap=True)
+    for warning in experiment.warnings:
+        warn(warning, out)
+    board = Board(out, experiment.measure)
+    told = Typed(file, change, runs, tracking)
+    try:
+        done = api.run(
+            file, change=change, only=only or (), limit=limit, again=again, runs=runs, tracking=tracking, view=board
+        )
+    except KeyboardInterrupt:  # before the first cell began
+        stopped(told)
+    finally:
+        board.close()
+    print(done.report.json(), end="") if as_json else show(done.report)
+    for trouble in (*([done.untracked] if done.untracked else []), *done.undrawn, *done.unanswered):
+        warn(trouble, out)
+    if not done.complete:
+        stopped(told)
+    if not as_json:
+        next_commands(told, done.folder)
+    if done.unanswered or any(row.unfinished.get("failed") for row in done.report.rows):
+        raise typer.Exit(Exit.NOT_ALL_WELL)
+
+
+def worker(
+    study: Annotated[
+        Path,
+        typer.Argument(
+            help="An experiment file, or the name of a study in the folder of runs.",
+            autocompletion=completion.studies_and_files,
+        ),
+    ],
+    only: OnlyOption = None,
+    change: SetOption = None,
+    runs: RunsOption = Path("runs"),
+    tracking: TrackingOption = None,
+) -> None:
+    """Join a study that several machines share, and train its cells until nothing is left to do for anybody.
+
+    Every machine sees the folder of runs and the database that $HQLT_STORE names. Start as many as you like, at any
+    time; stop or lose any of them, and the others go on with its cells.
+    """
+    from hqlt_lab import api
+    from hqlt_lab.cli.board import Board
+
+    file = api.study_file(study, runs)
+    board = Board(console, api.load_experiment(file, change or []).measure)
+    try:
+        joined = api.worker(file, change=change or (), only=only or (), runs=runs, tracking=tracking, view=board)
+    except KeyboardInterrupt:  # before the first cell began
+        raise typer.Exit(Exit.STOPPED) from None
+    finally:
+        board.close()
+    if joined.untracked:
+        warn(joined.untracked)
+    if not joined.complete:
+        console.print("Stopped: its cells are saved, and whoever is left goes on with them.")
+        raise typer.Exit(Exit.STOPPED)
+
+
+def next_commands(told: "Typed", folder: Path) -> None:
+    """Where to look now."""
+    console.print(f"\nNext:\n    {told.with_verb('ui')}    # every curve and run in the browser", soft_wrap=True)
+    console.print(f"    {told.with_verb('report')}    # this table again; --latex, --json, ...", soft_wrap=True)
+    console.print(f"    {escape(shown_path(folder / 'report.html'))}    # a page with figures", soft_wrap=True)
+
+
+def shown_path(path: Path) -> str:
+    """From here, if it is below."""
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+def stopped(told: Typed) -> NoReturn:
+    """The end of a run that somebody ended."""
+    aside.print(f"\nStopped. Nothing is lost; go on with\n    {told.with_verb('run')}", soft_wrap=True)
+    raise typer.Exit(Exit.STOPPED)

@@ -1,0 +1,29 @@
+"""The next command, told whole from what was typed."""
+
+import os
+import shlex
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.markup import escape
+
+from hqlt_lab.registry import included
+from hqlt_lab.secrets import parted, scrubbed
+
+
+class Typed(NamedTuple):
+    """What was typed, so that the next command can be told whole."""
+
+    file: Path
+    change: list[str]
+    runs: Path
+    tracking: str | None = None
+
+    def with_verb(self, verb: str) -> str:
+        """hqlt --with my_rule.py ui FILE --set ... --runs ..., to be printed: its brackets are no markup"""
+        outside = [word for file in included() for word in ("--with", os.path.relpath(file))]
+        words = [word for one in self.change for word in ("--set", one)]
+        words += ["--runs", str(self.runs)] if self.runs != Path("runs") else []
+        if self.tracking and verb in ("run", "ui"):
+            words += ["--tracking", scrubbed(parted(self.tracking).address)]
+        return escape(shlex.join(["hqlt", *outside, verb, str(self.file), *words]))
