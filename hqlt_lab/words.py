@@ -9,12 +9,17 @@ from typing import Any
 DAY, YEAR = 86_400, 31_557_600  # seconds
 
 
-def in_time(seconds: float) -> str:
+def in_time(seconds: float, places: int = 3) -> str:
     """42 s, 3 min, 2.5 h, 4 d, 85 years"""
     for unit, size, next_size in (("s", 1, 90), ("min", 60, 5400), ("h", 3600, 172800), ("d", DAY, 2 * YEAR)):
         if seconds < next_size:
-            return f"{digits(seconds / size)} {unit}"
-    return f"{digits(seconds / YEAR)} years"
+            return f"{digits(seconds / size, places)} {unit}"
+    return f"{digits(seconds / YEAR, places)} years"
+
+
+def about(seconds: float) -> str:
+    """An estimate, which is not known to three digits: less than a second, about 40 s, about 2.5 h"""
+    return f"about {in_time(seconds, places=2)}" if seconds >= 1 else "less than a second"
 
 
 def in_bytes(size: float) -> str:
@@ -35,9 +40,9 @@ def scaled(value: float, base: int, units: tuple[str, ...]) -> str:
     return f"{digits(value)} {units[-1]}"
 
 
-def digits(value: float) -> str:
-    """Three of them, or all that stand before the point; never a power of ten."""
-    return f"{value:.3g}" if value < 999.5 else f"{value:,.0f}"
+def digits(value: float, places: int = 3) -> str:
+    """So many of them, or all that stand before the point; never a power of ten."""
+    return f"{value:.{places}g}" if value < 10**places - 0.5 else f"{value:,.0f}"
 
 
 def in_json(thing: Any) -> str:

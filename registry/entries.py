@@ -9,12 +9,13 @@ from typing import Any, TypeVar
 
 from hqlt_lab.errors import RegistryError, did_you_mean, listed
 from hqlt_lab.registry.kinds import KINDS, kind_named
-from hqlt_lab.registry.outside import forget, included
+from hqlt_lab.registry.outside import forget, included, left_out
 from hqlt_lab.registry.shelves import stock
 
 Maker = TypeVar("Maker", bound=Callable[..., Any])
 
 _book: dict[tuple[str, str], Callable[..., Any]] = {}
+OWN = " One of your own comes in with its file: hqlt --with FILE.py ..."
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,10 @@ def find(kind: str, name: str, at: str | None = None) -> Callable[..., Any]:
     maker = _book.get((kind, canonical(name))) if isinstance(name, str) else None
     if maker is None:
         names = available(kind)
+        nearest = did_you_mean(str(name), names)
         raise RegistryError(
-            f"{at or kind}: no {kind} is called {name!r}.{did_you_mean(str(name), names)} Available: {listed(names)}."
+            f"{at or kind}: no {kind} is called {name!r}.{nearest} Available: {listed(names)}."
+            f"{left_out(canonical(str(name))) or (OWN if not nearest else '')}"
         )
     return maker
 

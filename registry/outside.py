@@ -94,6 +94,13 @@ def declared() -> list[Path]:
     return [*inherited(), *(Path(file) for file in _listed_in(Path("pyproject.toml")))]
 
 
+def left_out(name: str) -> str:
+    """A part's file that is here and that nobody included, in a sentence."""
+    file = Path(f"{name}.py")
+    here = name.isidentifier() and file.is_file() and file.resolve() not in _included
+    return f" {file} is here, and was not included: hqlt --with {file} ..." if here else ""
+
+
 def inherited() -> list[Path]:
     """What a command line left for the processes that it starts."""
     return [Path(file) for file in os.environ.get(INHERITED, "").split(os.pathsep) if file]

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hqlt_lab.errors import ConfigError, HqltError, did_you_mean, listed
 from hqlt_lab.experiment.composition import wrong_together
 from hqlt_lab.experiment.evaluation import is_asked
+from hqlt_lab.experiment.fill import fill_part
 from hqlt_lab.experiment.plan import key_of, points
+from hqlt_lab.experiment.references import refers
+from hqlt_lab.model.config import PARTS
 from hqlt_lab.registry import settings_from
 
 if TYPE_CHECKING:
@@ -98,6 +101,15 @@ class Complaints:
             for sentence, titles in book.items():
                 everywhere = set(titles) == {arm.title for arm in experiment.arms} or sentence.startswith("arms ")
                 tell(sentence if everywhere else f"{told_of(titles)}: {sentence}")
+
+    def unread(self, experiment: "Experiment") -> None:
+        """A part of the base that every arm replaces is built by none of them, and its mistakes would never be told."""
+        model = experiment.base["model"]
+        for kind in PARTS if isinstance(model, Mapping) else ():
+            path = f"model.{kind}"
+            replaced = all(path in arm.changes or path in arm.levels for arm in experiment.arms)
+            if replaced and isinstance(model.get(kind), str | Mapping) and not refers(model[kind]):
+                self.gather(fill_part, kind, model[kind], path)
 
     def texts(self, experiment: "Experiment") -> None:
         """Only who has learned a text can be asked about one."""

@@ -146,6 +146,7 @@ def load(file: str | Path, overrides: Sequence[str] = ()) -> Experiment:
             found.add(sentence)
     found.rows(experiment)
     found.compositions(experiment)
+    found.unread(experiment)
     found.stop()
     found.texts(experiment)
     found.stop()

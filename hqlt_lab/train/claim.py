@@ -9,7 +9,7 @@ from typing import Any
 
 from hqlt_lab.errors import TrainingError
 from hqlt_lab.experiment.cell import NOT_IN_THE_KEY, Cell
-from hqlt_lab.files import write
+from hqlt_lab.files import read_json, write
 
 FILE = "cell.json"
 LOCK = "training.lock"
@@ -19,9 +19,9 @@ def claim(folder: Path, cell: Cell) -> None:
     """Write the cell into its folder; a folder of another cell is refused."""
     folder.mkdir(parents=True, exist_ok=True)
     file, told = folder / FILE, json.dumps(cell.as_dict(), indent=1)
-    before = file.read_text() if file.exists() else told
-    same_cell(folder, json.loads(before), json.loads(told))
-    if not file.exists() or before != told:
+    before, now = read_json(file) if file.exists() else None, json.loads(told)
+    same_cell(folder, before or now, now)
+    if before != now:
         write(file, told)
 
 

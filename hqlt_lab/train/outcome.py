@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from hqlt_lab.files import write
+from hqlt_lab.files import read_json, write
 
 FILE = "outcome.json"
 Status = Literal["done", "diverged"]
@@ -35,4 +35,4 @@ class Outcome:
 def read_outcome(folder: Path) -> Outcome | None:
     """What came of the run in this folder, if it has ended."""
     file = folder / FILE
-    return Outcome(**json.loads(file.read_text())) if file.exists() else None
+    return Outcome(**read_json(file)) if file.exists() else None

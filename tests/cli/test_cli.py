@@ -108,3 +108,12 @@ def test_a_part_that_does_not_conform_fails_the_command(tmp_path):
 )
 def test_a_mistake_is_a_sentence_and_an_exit_code(words, says):
     assert says in hqlt(*words, code=1)
+
+
+def test_parts_of_ones_own_are_taken_before_and_behind_the_verb(tmp_path):
+    hqlt("new", "mixer", "my_mixer", folder=tmp_path)
+    missed = hqlt("show", "mixer", "my_mixer", folder=tmp_path, code=1)
+    assert "my_mixer.py is here, and was not included: hqlt --with my_mixer.py" in missed
+    before = hqlt("--with", "my_mixer.py", "show", "mixer", "my_mixer", folder=tmp_path)
+    assert before == hqlt("show", "mixer", "my_mixer", "--with", "my_mixer.py", folder=tmp_path)
+    assert before == hqlt("show", "--with=my_mixer.py", "mixer", "my_mixer", folder=tmp_path)

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from hqlt_lab.cli.app import app
 from hqlt_lab.errors import HqltError
-from hqlt_lab.words import in_bytes, in_numbers, in_time
+from hqlt_lab.words import about, in_bytes, in_numbers, in_time
 
 FILE = """
 question: Does it run?
@@ -153,6 +153,9 @@ def test_a_mistake_is_a_sentence_and_an_exit_code(folder, words, says):
 def test_numbers_are_for_people():
     assert [in_time(s) for s in (42.4, 170, 9000, 4e5)] == ["42.4 s", "2.83 min", "2.5 h", "4.63 d"]
     assert [in_time(days * 86_400) for days in (700, 31_100)] == ["700 d", "85.1 years"]
+    assert [about(s) for s in (0.003, 42.4, 170, 9130, 1e5 * 86_400)] == [
+        "less than a second", "about 42 s", "about 2.8 min", "about 2.5 h", "about 274 years",
+    ]  # fmt: skip
     assert [in_bytes(3.2e18), in_numbers(4.5e15)] == ["3,200 PB", "4,500T"]
     assert [in_bytes(b) for b in (12, 34500, 1.2e9)] == ["12 B", "34.5 kB", "1.2 GB"]
     assert [in_numbers(n) for n in (950, 595392, 1465750528)] == ["950", "595k", "1.47B"]

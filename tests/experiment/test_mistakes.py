@@ -44,6 +44,14 @@ MISTAKES = {
         {"model": "model: {update_rule: dleta}"},
         "model.update_rule: no update_rule is called 'dleta'. Did you mean 'delta'? Available: bounded_delta, delta,",
     ),
+    "unknown part that every arm replaces": (
+        {"model": "model: {mixer: vectr}", "cross": "cross: {model.mixer: [sum, vector]}"},
+        "model.mixer: no mixer is called 'vectr'. Did you mean 'vector'?",
+    ),
+    "unknown part like no other": (
+        {"model": "model: {update_rule: zzzzzz}"},
+        "One of your own comes in with its file: hqlt --with FILE.py ...",
+    ),
     "unknown option of a part": (
         {"model": "model: {update_rule: {name: delta, beta: 2}}"},
         "model.update_rule: update_rule 'delta' has no option 'beta'. Did you mean 'max_beta'? Options: max_beta.",

@@ -7,7 +7,7 @@ import random
 import pytest
 import torch
 
-from hqlt_lab.errors import TrainingError
+from hqlt_lab.errors import StoreError, TrainingError
 from hqlt_lab.experiment.cell import cell_from
 from hqlt_lab.train.checkpoints import DAMAGED, read
 from hqlt_lab.train.fit import fit
@@ -135,3 +135,11 @@ def test_an_outcome_survives_its_file_and_replaces_it_whole(folder):
     assert read_outcome(folder) == outcome
     (folder / "outcome.json.1.writing").write_text("{")  # a crash while writing leaves the old one
     assert read_outcome(folder) == outcome
+
+
+@pytest.mark.parametrize("name", ["cell.json", "outcome.json"])
+def test_a_damaged_file_of_a_cell_is_named(folder, name):
+    fit(tiny(), folder)
+    (folder / name).write_text('{"half": ')
+    with pytest.raises(StoreError, match=rf"{name}: it is damaged .* Remove it, and what it told is found out again"):
+        fit(tiny(), folder)
