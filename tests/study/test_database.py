@@ -9,7 +9,7 @@ import time
 from collections import Counter
 
 import pytest
-from sqlalchemy import NullPool, create_engine, text
+from sqlalchemy import Engine, NullPool, create_engine, event, text
 
 from hqlt_lab.errors import StoreError
 from hqlt_lab.study.address import address, shown
@@ -201,6 +201,30 @@ def test_two_studies_in_one_database_do_not_see_each_other(tmp_path, shared):
         ledger.begin("a", ledger.ask("a", {}), CELL)
         assert Ledger(other).of("k") == [] and len(mine.book.workers()) == len(other.book.workers()) == 1
         assert mine.others() == []
+
+
+def test_a_large_study_is_read_with_as_few_questions_as_a_small_one(shared):
+    """Seconds for 10,000 cells are measured by benchmarks/many_cells.py; this sees that they cannot be minutes."""
+    asked = []
+
+    def note(connection, cursor, statement, *_) -> None:
+        asked.append(statement)
+
+    def questions() -> int:
+        event.listen(Engine, "before_cursor_execute", note)
+        asked.clear()
+        Ledger(shared())
+        event.remove(Engine, "before_cursor_execute", note)
+        return len(asked)
+
+    with (store := shared()).owned():
+        ledger, counts = Ledger(store), []
+        for cells in (range(2), range(2, 30)):
+            for number in cells:
+                attempt = ledger.begin("a", ledger.ask("a", {}), CELL | {"key": str(number)})
+                ledger.finish(attempt, "done", 1.0, metrics={})
+            counts.append(questions())
+    assert counts[0] == counts[1] > 0
 
 
 @pytest.mark.parametrize("told", ["soon", "0", "-5", "nan", "inf"])
