@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 import shutil
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,9 +25,14 @@ class NoRoom(StoreError):
 
 def write(path: Path, content: str | bytes) -> None:
     """Replace the file's content at once."""
-    written = path.with_name(f"{path.name}.{os.getpid()}.writing")
+    written = beside(path)
     begin(written, content.encode() if isinstance(content, str) else content)
     put(written, path)
+
+
+def beside(path: Path) -> Path:
+    """A name that nobody reads, and nobody else writes: in containers all processes may have the same number."""
+    return path.with_name(f"{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.writing")
 
 
 def begin(written: Path, content: bytes | memoryview) -> None:

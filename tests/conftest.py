@@ -12,6 +12,9 @@ from .postgres import postgres  # noqa: F401
 
 HERE = Path.cwd()
 os.environ.pop("COLUMNS", None)  # pytest-xdist tells its workers 80, and what is written to no terminal has no width
+STORES = ("MLFLOW_TRACKING_URI", "HQLT_STORE")
+for name in STORES:  # those of whoever runs the tests are not to be written to
+    os.environ.pop(name, None)
 
 
 @pytest.fixture(autouse=True)
@@ -20,9 +23,10 @@ def same_numbers_every_time() -> None:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def everyone_begins_in_the_same_folder() -> None:
-    """A fixture that outlives its module and changes the working folder would be felt far away."""
+def everyone_begins_alike() -> None:
+    """Whatever outlives its module and changes the working folder or a store would be felt far away."""
     assert Path.cwd() == HERE
+    assert not [name for name in STORES if name in os.environ]
 
 
 class SmallDisk:

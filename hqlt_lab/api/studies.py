@@ -60,14 +60,15 @@ def run(
     """Train every cell of the file that is not settled yet, and report; the same call again resumes."""
     from hqlt_lab.report.report import Report
 
-    only, watched = [only] if isinstance(only, str) else only, view or View()
+    watched = view or View()
     models: list[Judged] = []
     with at_work(file, change, Choice(only=only, limit=limit, again=again), runs, tracking) as work:
         study, courier = work.study, work.courier
         store, experiment = study.agenda.store, study.agenda.experiment
         work.complete = train(study, limit, watched, courier)
         models = ask_reported(study, only, watched) if work.complete and experiment.evaluate else []
-        for changed in cards(study.agenda) if any(model.new for model in models) else ():
+        # others have trained some, and may have ended before MLflow took them in
+        for changed in cards(study.agenda) if store.book.shared or any(model.new for model in models) else ():
             courier.tell(changed)
         report = Report.make(experiment, study.agenda.records())
         saved = report.save(store.folder, making_of(Path(file), change, runs, store))

@@ -121,7 +121,7 @@ def reported_folders(agenda: Agenda, only: Sequence[str]) -> list[Path]:
     """The same, which may be none."""
     from hqlt_lab.report.rows import rows_of
 
-    wish = wanted(agenda.experiment, agenda, [only] if isinstance(only, str) else only)
+    wish = wanted(agenda.experiment, agenda, only)
     keys = {place.key for place in agenda.places() if wish(place)}
     rows = rows_of(agenda.experiment, agenda.records())
     return [record.folder for row in rows for record in row.done if record.key in keys]

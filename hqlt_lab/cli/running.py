@@ -38,7 +38,9 @@ def run(
     for warning in experiment.warnings:
         warn(warning, out)
     board = Board(out, experiment.measure)
-    told = Typed(file, change, runs, tracking)
+    chosen = [word for wish in only or () for word in ("--only", wish)]
+    chosen += ["--limit", str(limit)] if limit else []
+    told = Typed(file, change, runs, tracking, tuple(chosen))
     try:
         done = api.run(
             file, change=change, only=only or (), limit=limit, again=again, runs=runs, tracking=tracking, view=board

@@ -18,12 +18,14 @@ class Typed(NamedTuple):
     change: list[str]
     runs: Path
     tracking: str | None = None
+    chosen: tuple[str, ...] = ()  # which cells, for the verb that was typed
 
     def with_verb(self, verb: str) -> str:
         """hqlt --with my_rule.py ui FILE --set ... --runs ..., to be printed: its brackets are no markup"""
         outside = [word for file in included() for word in ("--with", os.path.relpath(file))]
         words = [word for one in self.change for word in ("--set", one)]
         words += ["--runs", str(self.runs)] if self.runs != Path("runs") else []
+        words += self.chosen if verb == "run" else ()
         if self.tracking and verb in ("run", "ui"):
             words += ["--tracking", scrubbed(parted(self.tracking).address)]
         return escape(shlex.join(["hqlt", *outside, verb, str(self.file), *words]))

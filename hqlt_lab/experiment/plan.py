@@ -105,7 +105,7 @@ def fits(words: Mapping[str, str], wanted: Mapping[str, set[str]]) -> bool:
 def wishes(only: Sequence[str]) -> dict[str, set[str]]:
     """arm=a,seed=1 and arm=b -> {arm: {a, b}, seed: {1}}."""
     wanted: dict[str, set[str]] = {}
-    for condition in (part for text in only for part in text.split(",")):
+    for condition in (part for text in ([only] if isinstance(only, str) else only) for part in text.split(",")):
         word, equals, value = condition.partition("=")
         if not equals:
             raise ConfigError(f"--only {condition}: a choice is given as name=value, such as arm=NAME or seed=0.")

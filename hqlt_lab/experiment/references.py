@@ -13,6 +13,7 @@ from typing import Any
 from hqlt_lab.errors import ConfigError
 from hqlt_lab.experiment.source import MOST, REFERENCE
 
+LONGEST_WAY = 20  # of values that refer to each other
 LETTERS = 100_000  # that all values with words from others may have
 
 
@@ -61,6 +62,8 @@ class Resolution:
         """What stands at a path, resolved itself."""
         if path in way:
             raise ConfigError(f"{at}: ${{{path}}} refers to itself, by way of {' -> '.join(way)}.")
+        if len(way) > LONGEST_WAY:
+            raise ConfigError(f"{at}: ${{{path}}} refers to what refers on, more than {LONGEST_WAY} times.")
         found: Any = self.told
         for word in path.split("."):
             if not isinstance(found, Mapping) or word not in found:

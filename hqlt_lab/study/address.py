@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hqlt_lab.errors import StoreError
+from hqlt_lab.files import beside
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -22,8 +23,8 @@ def address(given: str, noted: str, file: Path) -> "URL":
         told, known = (make_url(one) if one else None for one in (given, noted))
     except ArgumentError:
         raise StoreError("$HQLT_STORE: this is no address. It has the form postgresql://USER@HOST/DATABASE.") from None
-    url = told or known
-    assert url is not None
+    if (url := told or known) is None:
+        raise StoreError(f"{file}: it is damaged, as it does not say where the study is kept. export HQLT_STORE=...")
     if url.get_backend_name() not in ("postgresql", "postgres"):
         raise StoreError(
             f"$HQLT_STORE: programs that share a study need PostgreSQL, not {url.get_backend_name()}. "
@@ -35,19 +36,21 @@ def address(given: str, noted: str, file: Path) -> "URL":
 
 
 def place(url: "URL") -> tuple[Any, ...]:
-    """What makes two addresses the same database."""
-    return url.host, url.port, url.database, tuple(sorted(url.query.items()))
+    """What makes two addresses the same database, however one logs in there."""
+    named = (url.query.get(name) for name in ("host", "port", "dbname", "service"))
+    return url.host, url.port or 5432, url.database, *named
 
 
 def shown(url: "URL") -> str:
     """For people and files: without its password."""
-    return url._replace(drivername="postgresql", password=None).render_as_string()
+    bare = url.difference_update_query(["password", "sslpassword"])
+    return bare._replace(drivername="postgresql", password=None).render_as_string()
 
 
 def signed(file: Path, url: "URL") -> str:
     """The study's own sign in the database, which the first who asks for it makes."""
     told = {"sign": f"{file.parent.name}-{uuid.uuid4().hex[:12]}", "url": shown(url)}
-    written = file.with_name(f"{file.name}.{os.getpid()}.writing")
+    written = beside(file)
     written.write_text(json.dumps(told, indent=1) + "\n")
     with suppress(FileExistsError):  # somebody was faster
         os.link(written, file)

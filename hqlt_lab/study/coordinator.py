@@ -105,6 +105,7 @@ class Coordinator:
                 return
             if job := self.claim():
                 self.left -= 1
+                self.others.shown.discard(job.place.key)  # it is ours now
                 self.show(job.place.key)
                 self.crew.start(job.place.key, job.cell, job.folder, len(self.ledger.of(job.place.key)))
 
@@ -125,7 +126,8 @@ class Coordinator:
         job = None
         try:
             with self.ledger.claiming():
-                if place := self.next():
+                place = self.next()  # perhaps another one than before: others may have been faster
+                if place and self.crew.room_for(self.agenda.example(place)):
                     self.queue.pop(0)
                     job = self.jobs[place.key] = self.begin(place)
         except LostTurn:

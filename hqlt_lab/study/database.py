@@ -12,7 +12,6 @@ database's.
 The address is told without its password, which belongs into the environment: $HQLT_STORE, PGPASSWORD, ~/.pgpass.
 """
 
-import json
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hqlt_lab.errors import StoreError
+from hqlt_lab.files import read_json
 from hqlt_lab.study.address import address, shown, signed
 from hqlt_lab.study.pulse import Pulse, grace, ourselves, seen_dead
 from hqlt_lab.track.knock import first_line
@@ -31,8 +31,11 @@ if TYPE_CHECKING:
 
 FILE = "store.json"
 PATIENCE = 600.0  # seconds that the database may be away
-# few of them, and one that broke is noticed before it is used
-CONNECTIONS: dict[str, Any] = {"pool_pre_ping": True, "pool_size": 2, "connect_args": {"connect_timeout": 10}}
+# few of them; one that broke is noticed before it is used, and one that falls silent within half a minute
+ALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 30_000}
+CONNECTIONS: dict[str, Any] = {
+    "pool_pre_ping": True, "pool_size": 2, "connect_args": {"connect_timeout": 10, **ALIVE},
+}  # fmt: skip
 TURN = 60  # seconds that beginning a cell may take before the lock is taken away
 T = TypeVar("T")
 TABLES = (
@@ -42,8 +45,11 @@ TABLES = (
 )
 
 
-class LostTurn(Exception):
+class LostTurn(StoreError):
     """The lock was taken away while a cell was begun: somebody else may have begun it too."""
+
+    def __init__(self) -> None:
+        super().__init__("The database went away while it was asked. Nothing is lost: run the same command again.")
 
 
 class Database:
@@ -53,9 +59,9 @@ class Database:
 
     def __init__(self, folder: Path, url: str) -> None:
         self.folder, self.file = folder, folder / FILE
-        told = json.loads(self.file.read_text()) if self.file.exists() else {}
+        told = read_json(self.file) if self.file.exists() else {}
         self.sign: str | None = told.get("sign")
-        self.url = address(url, told.get("url", ""), self.file)
+        self.url, self.named = address(url, told.get("url", ""), self.file), bool(url)
         self.who, self.turn, self.grace = "", -1, grace()
         self.pulse: Pulse | None = None
         self.tell: Callable[[str], None] = lambda sentence: None
@@ -71,7 +77,14 @@ class Database:
 
     @cached_property
     def engine(self) -> "Engine":
-        """Made when it is first needed; its connections are closed when nobody needs it any more."""
+        """Made when it is first needed; its connections are closed when nobody needs it any more.
+
+        A folder may come from anybody, and whoever connects shows a password: so where to is not the folder's to say.
+        """
+        if not self.named:
+            raise StoreError(
+                f"{self.folder}: this study is kept in a database. If you trust it: export HQLT_STORE={shown(self.url)}"
+            )
         engine = engine_for(self.url)
         weakref.finalize(self, engine.dispose)
         return engine
@@ -82,7 +95,7 @@ class Database:
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        engine_for(self.url)  # says what is missing in our words
+        self.engine  # noqa: B018  # says what is missing in our words
         address = self.url.render_as_string(hide_password=False)
         storage = optuna.storages.RDBStorage(address, engine_kwargs=CONNECTIONS)
         weakref.finalize(self, storage.engine.dispose)
@@ -145,9 +158,8 @@ class Database:
         """Nobody else begins cells in here.  True: others may have begun some since the last time."""
         from sqlalchemy import text
 
-        connection = self.patiently(self.locked)
+        connection, turn = self.patiently(self.locked)
         with connection:
-            turn = connection.execute(text(TURN_OF), {"study": self.sign}).scalar_one()
             yield turn != self.turn
             try:
                 connection.execute(text(NEXT_TURN), {"study": self.sign})
@@ -156,19 +168,19 @@ class Database:
                 raise LostTurn from error
             self.turn = turn + 1
 
-    def locked(self) -> "Connection":
-        """A connection that holds the lock of the study, until it is closed or takes too long."""
+    def locked(self) -> "tuple[Connection, int]":
+        """A connection that holds the lock of the study, until it is closed or takes too long; and whose turn it is."""
         from sqlalchemy import text
 
         connection = self.engine.connect()
         try:
             for name in ("lock_timeout", "idle_in_transaction_session_timeout"):
                 connection.exec_driver_sql(f"set local {name} = '{TURN}s'")
-            connection.execute(text(f"{TURN_OF} for update"), {"study": self.sign})
+            turn = connection.execute(text(f"{TURN_OF} for update"), {"study": self.sign}).scalar_one()
         except BaseException:
             connection.close()
             raise
-        return connection
+        return connection, turn
 
     @property
     def troubles(self) -> tuple[type[Exception], ...]:

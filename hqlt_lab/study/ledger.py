@@ -101,12 +101,17 @@ class Ledger:
         return news
 
     def load(self, name: str) -> None:
-        """Open a study, and read which of its cells were forgotten."""
+        """Open a study, and see which of its cells were forgotten."""
         assert self.storage is not None
         full = self.book.prefix + name
-        study = self.studies[name] = optuna.load_study(study_name=full, storage=self.storage, pruner=self.pruner)
-        for key, generation in study.user_attrs.get("generations", {}).items():
-            self.generations[key] = max(generation, self.generations.get(key, 0))
+        self.studies[name] = optuna.load_study(study_name=full, storage=self.storage, pruner=self.pruner)
+        self.read_forgotten(name)
+
+    def read_forgotten(self, *names: str) -> None:
+        """Which cells of these studies are superseded; of all that are known, where none is named."""
+        for name in names or tuple(self.studies):
+            for key, generation in self.studies[name].user_attrs.get("generations", {}).items():
+                self.generations[key] = max(generation, self.generations.get(key, 0))
 
     def read_study(self, name: str) -> set[str]:
         """The keys of a study's cells of which there is news."""
@@ -230,8 +235,10 @@ class Ledger:
     def hopeless(self, attempt: Attempt, step: int, value: float) -> bool:
         """Take in a validation; whether the arm's other cells were better at that step."""
         trial = self.trials[attempt]
-        trial.report(value, step)
-        return trial.should_prune()
+        with suppress(optuna.exceptions.UpdateFinishedTrialError):  # closed by another, who took us for dead
+            trial.report(value, step)
+            return trial.should_prune()
+        return False
 
     def forget(self, keys: Iterable[str]) -> None:
         """What was tried so far is superseded."""

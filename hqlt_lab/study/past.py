@@ -98,14 +98,3 @@ def cell_in(folder: Path) -> dict[str, Any]:
     """The settings in a cell's folder, as they are written."""
     told: dict[str, Any] = json.loads((folder / FILE).read_text())
     return told
-
-
-def code_in(folder: Path) -> Mapping[str, str]:
-    """The hashes that a cell of a study was trained with; a cell that was trained by itself has none."""
-    place = folder.resolve()
-    if place.parent.name != "cells" or place.parents[2].name != "studies":
-        return {}
-    store = Store(place.parents[3], place.parents[1].name)
-    key, _, generation = place.name.partition(".")
-    tries = Ledger(store).of(key, int(generation or 0))
-    return tries[-1].made_by if tries else {}

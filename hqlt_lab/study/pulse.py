@@ -34,34 +34,39 @@ def grace() -> float:
 
 @cache
 def here() -> str:
-    """This machine since it was started, and the space in which its process numbers mean something."""
+    """This machine since it was started, the space in which its process numbers mean something, and its user."""
     boot = Path("/proc/sys/kernel/random/boot_id")
     space = Path("/proc/self/ns/pid")
     known = boot.exists() and space.is_symlink()
-    return f"{boot.read_text().strip()[:13]}.{os.readlink(space)[5:-1]}" if known else socket.gethostname()
+    where = f"{boot.read_text().strip()[:13]}.{os.readlink(space)[5:-1]}" if known else socket.gethostname()
+    return f"{where}.{os.getuid()}"  # a system may hide the processes of other users, which are not dead for it
 
 
 def ourselves() -> tuple[str, str]:
     """This program, as it joins a study: for programs and for people."""
+    name = f"{socket.gethostname()}, process {os.getpid()}, since {time.strftime('%Y-%m-%d %H:%M:%S')}"
+    return f"{here()}/{os.getpid()}/{begun(os.getpid())}/{uuid.uuid4().hex[:8]}", name
+
+
+def begun(number: int) -> str | None:
+    """When a process began, as its machine counts, which no step of the clock changes; None: it is no more."""
     import psutil
 
-    started, now = int(psutil.Process().create_time() * 100), time.strftime("%Y-%m-%d %H:%M:%S")
-    name = f"{socket.gethostname()}, process {os.getpid()}, since {now}"
-    return f"{here()}/{os.getpid()}/{started}/{uuid.uuid4().hex[:8]}", name
+    file = Path(f"/proc/{number}/stat")
+    try:
+        process = psutil.Process(number)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return None
+        # the words behind the name, which may hold anything; psutil adds the clock's time of the boot to this one
+        return file.read_text().rpartition(")")[2].split()[19] if file.exists() else str(process.create_time())
+    except (psutil.NoSuchProcess, ProcessLookupError, FileNotFoundError):
+        return None
 
 
 def seen_dead(who: str) -> bool:
     """Whether it was a process of this machine that is no more; of others nothing is seen from here."""
-    import psutil
-
     where, number, started, _ = who.split("/")
-    if where != here():
-        return False
-    try:
-        process = psutil.Process(int(number))
-        return int(process.create_time() * 100) != int(started) or process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
+    return where == here() and begun(int(number)) != started
 
 
 class Pulse(threading.Thread):
@@ -93,3 +98,4 @@ class Pulse(threading.Thread):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.over.set()
+        self.join(5)  # a beat under way would bring back who has just left

@@ -35,7 +35,6 @@ def connect(address: str | None) -> Callable[[], None]:
         raise ConfigError("launcher: Ray is not installed. Get it with: pip install 'hqlt-lab[ray]'") from error
     if ray.is_initialized():
         return lambda: None
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "1")  # a cell that asked for no GPU sees none
     os.environ.setdefault("RAY_worker_niceness", "0")  # in a cluster of our own: else cells would give way to everyone
     where = find(address)

@@ -103,9 +103,11 @@ class RayCrew:
 
     def end_of(self, task: Task) -> Said:
         """How it ended, in its own words if it came to say them."""
-        error = trouble_with(task.ref)
+        obstacle, error = answer_of(task.ref)
         if verdict := task.post.verdict():
             return verdict
+        if obstacle:
+            return "blocked", {"why": obstacle}
         if task.fate:
             return "lost", {"why": task.fate}
         if not_its_fault(error):
@@ -167,18 +169,15 @@ def remote(need: Resources) -> Any:
     return ray.remote(**words)(work)
 
 
-def trouble_with(ref: Any) -> Exception | None:
-    """What Ray says of a task that is over; one that could not even try ends the study with its sentence."""
+def answer_of(ref: Any) -> tuple[str, Exception | None]:
+    """Of a task that is over: what of its machine stood in the way, and what Ray says went wrong."""
     import ray
     from ray.exceptions import RayError
 
     try:
-        obstacle = ray.get(ref)
+        return ray.get(ref), None
     except RayError as error:
-        return error
-    if obstacle:
-        raise TrainingError(f"launcher: {obstacle}")
-    return None
+        return "", error
 
 
 def not_its_fault(error: Exception | None) -> bool:

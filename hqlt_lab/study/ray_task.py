@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from hqlt_lab.files import NoRoom, with_room
 from hqlt_lab.study.post import Post
 from hqlt_lab.study.worker import Message, attempt
 from hqlt_lab.track.provenance import lab
@@ -25,15 +26,26 @@ SHARED = "All machines must see it under the same path: use a shared disk (`--ru
 
 
 def work(order: dict[str, Any]) -> str:
-    """Train a cell; what stands in the way of even trying, or nothing."""
+    """Train a cell; what of this machine stood in the way, or nothing."""
     post = Post(Path(order["folder"]), order["token"])
     if obstacle := next(obstacles(order, post), ""):
-        return f"The machine {socket.gethostname()} {obstacle}"
+        return f"launcher: The machine {socket.gethostname()} {obstacle}"
     os.chdir(order["here"])
     use_threads(order["threads"])
+    try:
+        with with_room(post.folder):
+            return trained(order, post)
+    except NoRoom as error:  # for a verdict either
+        return str(error)
+
+
+def trained(order: dict[str, Any], post: Post) -> str:
+    """The same, where there is room to say how it ended."""
     post.answer("taken", {"machine": socket.gethostname(), "process": os.getpid()})
     with Ear(post) as ear:
         word, told = attempt(order, ignore, ear.given_up.is_set)
+    if word == "blocked":
+        return str(told["why"])
     post.answer(word, told)
     if word == "failed":
         os._exit(1)

@@ -116,14 +116,18 @@ def prepare(
     launcher = build("launcher", experiment.launcher, errand=errand_of(experiment, store, choice, environment or {}))
     check_tasks(agenda.example(place) for place in agenda.places() if wish(place))
     with agenda.ledger.claiming():
+        agenda.ledger.read_forgotten()  # by one who did not see us come
         agenda.ledger.recover()
         if choice.again:
             set_aside(agenda, wish)
-    waiting = [place for place in agenda.places() if wish(place) and agenda.record(place).state == "waiting"]
-    waiting = waiting[: choice.limit]
-    cells = [agenda.example(place) for place in waiting]
-    crew = launcher.worker_crew(cells) if joining else launcher.crew(cells)
-    return Prepared(agenda=agenda, wish=wish, waiting=waiting, crew=crew)
+    by_state: dict[str, list[Place]] = {"waiting": [], "running": []}
+    for place in filter(wish, agenda.places()):
+        by_state.setdefault(agenda.stands(place), []).append(place)
+    # others may leave theirs to us, and searches lead to more
+    cells = [agenda.example(place) for place in (*by_state["waiting"], *by_state["running"])]
+    cells += [agenda.first[place.arm.title] for place in agenda.later() if wish(place)]
+    crew = launcher.worker_crew(cells[: choice.limit]) if joining else launcher.crew(cells[: choice.limit])
+    return Prepared(agenda=agenda, wish=wish, waiting=by_state["waiting"][: choice.limit], crew=crew)
 
 
 def errand_of(experiment: Experiment, store: Store, choice: Choice, environment: Mapping[str, str]) -> Errand:
@@ -154,7 +158,8 @@ def train(study: Prepared, limit: int | None, view: View, tracker: Tracker) -> b
     """Train what waits; whether it came to the end."""
     agenda, crew = study.agenda, study.crew
     for card in cards(agenda):
-        tracker.tell(card)
+        if card.state != "running":  # whoever trains it tells of it
+            tracker.tell(card)
     steps = {place.key: agenda.example(place).train.steps for place in study.waiting}
     later = [agenda.first[place.arm.title].train.steps for place in agenda.later() if study.wish(place)]
     later = later if limit is None else later[: limit - len(steps)]

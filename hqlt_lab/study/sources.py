@@ -18,11 +18,17 @@ Code = dict[str, str]
 
 def made_by(folder: Path, now: Mapping[str, str]) -> Code:
     """The sources of the result that an attempt with those of now will end with."""
-    before: Code = read_json(folder / FILE) if (folder / FILE).exists() else {}
+    before = noted(folder)
     if (folder / outcome.FILE).exists():  # nothing is trained any more
         return before or dict(now)
     goes_on = any(folder.glob("*.ckpt"))
     return {name: both(before.get(name, source), source) if goes_on else source for name, source in now.items()}
+
+
+def noted(folder: Path) -> Code:
+    """What is written in the folder; nothing, if no study trained it."""
+    told: Code = read_json(folder / FILE) if (folder / FILE).exists() else {}
+    return told
 
 
 def both(before: str, now: str) -> str:

@@ -80,10 +80,6 @@ class Store:
         with with_room(self.folder), self.book.owned():
             yield
 
-    def busy(self) -> bool:
-        """Whether someone is at work here now."""
-        return bool(self.book.workers())
-
     def others(self) -> list[str]:
         """Who else is at work here; nobody, where one alone may be."""
         return self.book.workers(but_us=True)

@@ -114,10 +114,12 @@ def attempted(
     folder.mkdir(parents=True, exist_ok=True)
     if order["gpus"]:
         os.environ["CUDA_VISIBLE_DEVICES"] = order["gpus"]
-    spool, told = Spool(folder), 0.0
+    spool: Spool | None = None
+    told = 0.0
 
     def record(step: int, metrics: dict[str, float]) -> None:
-        nonlocal told
+        nonlocal spool, told
+        spool = spool or Spool(folder)  # not before `fit` is alone here: one who was taken for dead may still write
         spool.add(step, metrics)
         if cell.measure.select in metrics or time.monotonic() - told > GLANCE:
             tell(("point", {"step": step, "metrics": metrics}))

@@ -10,6 +10,7 @@ archive's own sums comes one of all its bytes, as its comment: a flipped bit in 
 read noise.
 """
 
+import errno
 import io
 import json
 import os
@@ -144,10 +145,19 @@ def tried(path: Path, notes: list[str]) -> dict[str, Any] | None:
         stored = read(path)
         Progress(**stored["progress"])
     except DAMAGED as error:
+        if passing(error):
+            raise
         notes.append(f"{path.name} could not be read ({why(error)}) and was set aside.")
         set_aside(path)
         return None
     return stored
+
+
+def passing(error: BaseException) -> bool:
+    """Whether it is the machine's trouble of the moment: a disk or a memory that fails, not a file."""
+    if isinstance(error, OSError):  # a file that is too short is asked for a place before its beginning
+        return error.errno not in (None, errno.EINVAL, errno.ENOENT)
+    return isinstance(error, RuntimeError) and "allocate memory" in str(error)
 
 
 def told(notes: list[str], then: str) -> list[str]:

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import hqlt_lab as lab
 from hqlt_lab.api import folder_of
 from hqlt_lab.cli.app import app
-from hqlt_lab.cli.studies import Typed
+from hqlt_lab.cli.typed import Typed
 from hqlt_lab.errors import ConfigError, StoreError
 from hqlt_lab.train.score import score
 
@@ -192,3 +192,9 @@ def test_what_cannot_be_found_is_told(place):
         lab.load("no such run")
     with pytest.raises(StoreError, match="fit: "):
         folder_of("")
+
+
+def test_the_next_command_chooses_the_same_cells_and_the_others_all():
+    told = Typed(Path("a.yaml"), ["train.lr=1"], Path("runs"), chosen=("--only", "arm=a", "--limit", "2"))
+    assert told.with_verb("run") == "hqlt run a.yaml --set train.lr=1 --only arm=a --limit 2"
+    assert told.with_verb("report") == "hqlt report a.yaml --set train.lr=1"

@@ -58,6 +58,10 @@ FILES = {
     "a resolver": (GOOD.replace("16,", "'${oc.create:{a: 1}}',"), "only the whole path"),
     "a deep reference": (GOOD.replace("16,", f"'{'${' * 900}a{'}' * 900}',"), "only the whole path"),
     "a reference to itself": (GOOD.replace("16,", "'${model.width}',"), "refers to itself"),
+    "references that refer on and on": (
+        GOOD + "train: {" + ", ".join(f"a{n}: '${{train.a{n + 1}}}'" for n in range(600)) + ", a600: 1}\n",
+        "refers on, more than 20 times",
+    ),
     "references in a circle": (GOOD.replace("16,", "'${model.heads}',").replace("2,", "'${model.width}',"), "itself"),
     "a reference to what holds it": (GOOD.replace("16,", "'${model}',"), "refers to itself"),
     "a billion laughs by reference": (GOOD.replace("layers: 1", LAUGHS), "more than 5,000 values"),

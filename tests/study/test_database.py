@@ -71,7 +71,7 @@ def test_whoever_loses_the_lock_is_told(shared):
     store = shared()
     with store.owned():
         ledger = Ledger(store)
-        with pytest.raises(LostTurn), ledger.claiming():
+        with pytest.raises(LostTurn, match="went away while it was asked"), ledger.claiming():
             killed = "select pg_terminate_backend(pid) from pg_stat_activity where state = 'idle in transaction'"
             with create_engine(shared.url, poolclass=NullPool).begin() as other:
                 assert other.execute(text(killed)).scalar_one()
@@ -118,6 +118,7 @@ def test_what_was_taken_over_is_not_told_twice(shared):
         with taken.claiming():
             taken.recover()
             again = taken.begin("a", taken.ask("a", {}), CELL)
+        assert not ledger.hopeless(attempt, 10, 0.0)  # what it tells afterwards does not count
         assert ledger.finish(attempt, "done", 1.0).status == "interrupted"
         assert taken.finish(again, "done", 1.0).status == "done"
         assert [one.status for one in Ledger(judge).of("k")] == ["interrupted", "done"]
@@ -172,6 +173,8 @@ def test_the_password_is_in_no_file_and_no_name(shared, tmp_path):
         written = store.book.file.read_text()
     assert "secret" not in shown(address("postgres://me:secret@host:5433/lab", "", tmp_path))
     assert shown(address("postgres://me:secret@host:5433/lab", "", tmp_path)) == "postgresql://me@host:5433/lab"
+    in_query = address("postgresql://me@host/lab?password=secret&sslpassword=secret&sslmode=require", "", tmp_path)
+    assert shown(in_query) == "postgresql://me@host/lab?sslmode=require"
     assert json.loads(written)["sign"].startswith("study-")
 
 
@@ -180,6 +183,8 @@ def test_a_study_keeps_its_place(shared, tmp_path, monkeypatch):
         sign = shared().book.sign
     monkeypatch.delenv("HQLT_STORE")
     assert isinstance(shared().book, Database) and shared().book.sign == sign
+    with pytest.raises(StoreError, match=r"kept in a database. If you trust it: export HQLT_STORE=postgresql://"):
+        Ledger(shared())  # a folder may come from anybody: it does not say where we connect to
     monkeypatch.setenv("HQLT_STORE", "postgresql://elsewhere/lab")
     with pytest.raises(StoreError, match=r"this study is kept in .* names postgresql://elsewhere/lab"):
         shared()
@@ -233,6 +238,38 @@ def test_a_grace_that_is_no_time_is_told(told, tmp_path, monkeypatch):
     monkeypatch.setenv("HQLT_GRACE", told)
     with pytest.raises(StoreError, match=rf"\$HQLT_GRACE: seconds of silence are needed, .* got '{told}'"):
         Store(tmp_path, "study")
+
+
+@pytest.mark.parametrize("other", ["me:secret@host:5432/lab", "you@host/lab?sslmode=require"])
+def test_one_database_has_many_addresses(other, tmp_path):
+    address(f"postgresql://{other}", "postgresql://host/lab", tmp_path)
+    with pytest.raises(StoreError, match="this study is kept in"):
+        address(f"postgresql://{other.replace('host', 'elsewhere')}", "postgresql://host/lab", tmp_path)
+
+
+@pytest.mark.parametrize("note", ['{"sign": ', '{"sign": "study-1"}'])
+def test_a_damaged_note_of_the_database_is_named(note, tmp_path):
+    (tmp_path / "studies/study").mkdir(parents=True)
+    (tmp_path / "studies/study/store.json").write_text(note)
+    with pytest.raises(StoreError, match=r"store.json: it is damaged"):
+        Store(tmp_path, "study")
+
+
+def test_what_is_forgotten_while_one_joins_is_seen(shared):
+    store, other = shared(), shared()
+    with store.owned():
+        ledger = Ledger(store)
+        ledger.finish(ledger.begin("a", ledger.ask("a", {}), CELL), "done", 1.0)
+        joining = Ledger(other)
+        ledger.forget(["k"])
+        joining.read_forgotten()
+        assert joining.of("k") == [] and ledger.of("k") == []
+
+
+def test_a_step_of_the_clock_kills_nobody(monkeypatch):
+    who, _ = ourselves()
+    monkeypatch.setattr("psutil.Process.create_time", lambda self: 0.0)  # it follows the clock
+    assert not seen_dead(who)
 
 
 def test_signs_of_life():

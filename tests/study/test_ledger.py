@@ -85,7 +85,7 @@ def test_other_tools_can_read_it(store):
 
 def test_looking_at_a_study_that_was_never_run_makes_nothing(store):
     assert Ledger(store).of("k") == []
-    assert not store.busy()
+    assert not store.book.workers()
     assert not store.folder.exists()
 
 

@@ -7,10 +7,10 @@ import pytest
 
 from hqlt_lab.errors import ConfigError
 from hqlt_lab.registry import build
-from hqlt_lab.study import ray_cluster
+from hqlt_lab.study import ray_cluster, worker
 from hqlt_lab.study.post import ANSWERS, ORDERS, Post
 from hqlt_lab.study.ray_cluster import connect, find, places, request, room
-from hqlt_lab.study.ray_task import Ear, obstacles
+from hqlt_lab.study.ray_task import Ear, obstacles, work
 from hqlt_lab.track.provenance import lab as lab_code
 
 SMALL, LARGE = {"CPU": 4.0, "memory": 8.0 * 2**30}, {"CPU": 16.0, "GPU": 2.0, "memory": 64.0 * 2**30}
@@ -166,6 +166,18 @@ def test_a_machine_that_sees_something_else_says_so(tmp_path):
     (post.folder / ORDERS).unlink()
     (blind,) = obstacles(seen, post, patience=0.2)
     assert blind.startswith(f"does not see the folder {post.folder} of a cell. All machines must see it")
+
+
+def test_a_machine_that_is_in_the_way_is_no_verdict_on_the_cell(lab, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    experiment = lab.experiment("seeds: 1")
+    post = Post.open(tmp_path / "cell")
+    order = worker.order_for(experiment.cell(experiment.arms[0], {}, 0), post.folder, 1, gpus="")
+    order |= {"token": post.token, "here": str(tmp_path), "lab": lab_code(), "threads": 1}
+    order["code"] |= {"mixer sum": "0123"}
+    assert work(order).startswith("The file of mixer sum has changed since the run began.")
+    assert set(post.answers()) == {"taken"} and post.verdict() is None
 
 
 def test_nobody_is_stopped_after_the_cell(tmp_path):

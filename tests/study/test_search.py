@@ -6,7 +6,9 @@ from hqlt_lab.errors import ConfigError
 from hqlt_lab.experiment.settings import MeasureConfig
 from hqlt_lab.experiment.tune import Range
 from hqlt_lab.study.choose import chosen_point
+from hqlt_lab.study.machine import this_machine
 from hqlt_lab.study.record import Record
+from hqlt_lab.study.run import Choice, prepare
 from hqlt_lab.study.search import length, point_of, space, values_of
 from hqlt_lab.study.store import Store
 
@@ -33,6 +35,21 @@ def test_every_arm_gets_its_budget_and_the_winner_all_seeds(lab):
         assert all(r.point == best for r in final)
     again = lab.run(experiment)
     assert again.starts == [] and again.expected == 0
+
+
+def test_there_are_workers_for_the_cells_that_a_search_leads_to(lab):
+    one = (
+        SEARCH.replace("trials: 3", "trials: 1")
+        .replace("tune_seeds: 2", "tune_seeds: 1")
+        .replace(", vector: {model.mixer: vector}", "")
+    )
+    experiment = lab.experiment(one, overrides=("launcher.workers=null",))
+    store = Store(lab.runs, experiment.name)
+    with store.owned():
+        study = prepare(experiment, store, Choice())
+        limited = prepare(experiment, store, Choice(limit=1))
+    assert len(study.waiting) == 1
+    assert (study.crew.workers, limited.crew.workers) == (min(this_machine().cores, 3), 1)
 
 
 def test_a_search_goes_on_where_it_stopped_and_with_one_worker_finds_the_same(lab, tmp_path):

@@ -89,6 +89,12 @@ def test_a_study_in_a_file_cannot_be_shared(tmp_path):
         launcher.crew([])
 
 
+def test_a_notice_leaves_time_to_work():
+    build("launcher", {"name": "slurm", "time": "1-00:02:00", "notice": 90})
+    with pytest.raises(ConfigError, match=r"launcher\.notice: 90 seconds before its end, a job of 60 has hardly begun"):
+        build("launcher", {"name": "slurm", "time": "00:01:00"})
+
+
 def test_jobs_know_no_limit(tmp_path):
     launcher = build("launcher", {"name": "slurm"}, errand=errand(tmp_path, limit=3))
     with pytest.raises(ConfigError, match="--limit: jobs of SLURM go on until nothing is left"):

@@ -1,6 +1,7 @@
 """A folder belongs to one cell, and what is damaged in it is noticed."""
 
 import dataclasses
+import errno
 import json
 import random
 
@@ -9,7 +10,7 @@ import torch
 
 from hqlt_lab.errors import StoreError, TrainingError
 from hqlt_lab.experiment.cell import cell_from
-from hqlt_lab.train.checkpoints import DAMAGED, read
+from hqlt_lab.train.checkpoints import DAMAGED, passing, read
 from hqlt_lab.train.fit import fit
 from hqlt_lab.train.interrupt import Interrupted
 from hqlt_lab.train.outcome import Outcome, read_outcome
@@ -135,6 +136,17 @@ def test_an_outcome_survives_its_file_and_replaces_it_whole(folder):
     assert read_outcome(folder) == outcome
     (folder / "outcome.json.1.writing").write_text("{")  # a crash while writing leaves the old one
     assert read_outcome(folder) == outcome
+
+
+def test_a_disk_or_a_memory_that_fails_is_no_damage(folder):
+    broken_off(folder)
+    assert passing(OSError(errno.EIO, "the disk")) and passing(RuntimeError("can't allocate memory: 9 bytes"))
+    assert not passing(RuntimeError("failed finding central directory")) and not passing(OSError(errno.EINVAL, ""))
+    (folder / "last.ckpt").rename(folder / "kept")
+    (folder / "last.ckpt").mkdir()  # cannot be read, as when a network disk is away
+    with pytest.raises(OSError):
+        fit(tiny(), folder)
+    assert (folder / "last.ckpt").exists()
 
 
 @pytest.mark.parametrize("name", ["cell.json", "outcome.json"])

@@ -10,8 +10,9 @@ from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.experiment.experiment import Experiment
 from hqlt_lab.experiment.plan import points
 from hqlt_lab.report.rows import Row, rows_of
-from hqlt_lab.study.past import Past, cell_in, code_in, experiment_of
+from hqlt_lab.study.past import Past, cell_in, experiment_of
 from hqlt_lab.study.record import Record
+from hqlt_lab.study.sources import noted
 from hqlt_lab.train.claim import flat
 from hqlt_lab.train.outcome import Outcome, read_outcome
 
@@ -68,7 +69,7 @@ class Study:
 def trained(name: str, folder: Path, today: Any, commits: Sequence[str]) -> Trained:
     """The cell of this folder; `today` tells the hashes of sources as they are now."""
     cell = cell_in(folder)
-    code = code_in(folder)
+    code = noted(folder)
     now = today(code)
     axes = ", ".join(f"{path}={value}" for path, value in cell.pop("axes", {}).items())
     return Trained(

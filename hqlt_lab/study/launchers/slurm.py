@@ -63,6 +63,8 @@ class Slurm:
             value = getattr(self, name)
             if value is not None and not re.fullmatch(pattern, str(value), re.ASCII):
                 wrong.append(f"{name}: {value!r} is not {said}.")
+        if not wrong and self.time is not None and self.notice >= (whole := seconds_in(str(self.time))):
+            wrong.append(f"notice: {self.notice} seconds before its end, a job of {whole} has hardly begun. Use fewer.")
         if wrong:
             raise ConfigError("\n".join(wrong))
 
@@ -107,6 +109,13 @@ class Slurm:
     def worker_crew(self, cells: list[Cell]) -> Crew:
         """Those who train in a job: one cell at a time, with all that the job has."""
         return Local(workers=1, threads=self.cpus, time_limit=self.time_limit, retries=self.retries).crew(cells)
+
+
+def seconds_in(time: str) -> int:
+    """Of "2-04:00:00" or "04:00:00", which was checked."""
+    days, _, clock = time.rpartition("-")
+    hours, minutes, seconds = map(int, clock.split(":"))
+    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
 def job_name(folder: Path) -> str:
