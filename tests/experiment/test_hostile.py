@@ -59,7 +59,7 @@ FILES = {
     "a deep reference": (GOOD.replace("16,", f"'{'${' * 900}a{'}' * 900}',"), "only the whole path"),
     "a reference to itself": (GOOD.replace("16,", "'${model.width}',"), "refers to itself"),
     "references that refer on and on": (
-        GOOD + "train: {" + ", ".join(f"a{n}: '${{train.a{n + 1}}}'" for n in range(600)) + ", a600: 1}\n",
+        GOOD + "agent: {" + ", ".join(f"a{n}: '${{agent.a{n + 1}}}'" for n in range(600)) + ", a600: 1}\n",
         "refers on, more than 20 times",
     ),
     "references in a circle": (GOOD.replace("16,", "'${model.heads}',").replace("2,", "'${model.width}',"), "itself"),
