@@ -20,6 +20,8 @@ import time
 from pathlib import Path
 
 import optuna
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
 
 from hqlt_lab.experiment.experiment import Experiment, load
 from hqlt_lab.study.agenda import Place
@@ -84,10 +86,9 @@ def fill(experiment: Experiment, store: Store) -> None:
 
 def move(store: Store, url: str) -> None:
     """The journal's studies into a database."""
+    moved = store.journal.rename(store.journal.with_suffix(".moved"))  # with one in its place it stays a journal's
+    storage = JournalStorage(JournalFileBackend(str(moved)))
     os.environ[ENVIRONMENT] = url
-    journal = store.book
-    storage = journal.storage()
-    store.journal.rename(store.journal.with_suffix(".moved"))
     database = Store(store.root, store.name)
     with database.owned():
         for name in optuna.get_all_study_names(storage):
@@ -136,6 +137,7 @@ def main(seeds: int, folder: Path) -> None:
         if url:
             move(store, url)
         print(f"made in {time.perf_counter() - began:.0f} s", file=sys.stderr)
+    os.environ |= {ENVIRONMENT: url} if url else {}
     told = {verb: typed(verb, "many.yaml", folder=folder) for verb in ("status", "report")}
     (folder / "more").mkdir(exist_ok=True)
     more = (folder / "many.yaml").read_text().replace("arms:", "arms:\n  one_more: {model.width: 32}")
