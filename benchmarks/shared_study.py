@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-import hqlt_lab as lab
+from hqlt_lab import api
 
 STUDY = """
 question: What does sharing cost?
@@ -62,7 +62,7 @@ def main(cells: int, workers: int, folder: Path) -> None:
         if first is None and any((folder / "runs/studies/shared/cells").glob("*/outcome.json")):
             first = time.perf_counter() - began
     wall = time.perf_counter() - began
-    records = lab.api.status(file, runs=folder / "runs").records
+    records = api.status(file, runs=folder / "runs").records
     said = "".join(log.read_text() for log in logs).lower()
     training = sum(record.seconds for record in records)
     told = {

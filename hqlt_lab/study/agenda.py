@@ -67,7 +67,7 @@ class Agenda:
         for arm in self.experiment.arms:
             told = [key_of(self.first[arm.title]), measure.select, measure.direction]
             sign = f"#{digest([told, sorted(map(repr, self.search.items()))])[:8]}"
-            renamed = (name for name in self.ledger.studies if name.endswith(sign))
+            renamed = (name for name in self.ledger.names if name.endswith(sign))
             names[arm.title] = next(renamed, f"{arm.title} {sign}")
         return names
 

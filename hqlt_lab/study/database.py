@@ -24,6 +24,7 @@ from hqlt_lab.errors import StoreError
 from hqlt_lab.files import read_json
 from hqlt_lab.study.address import address, shown, signed
 from hqlt_lab.study.pulse import Pulse, grace, ourselves, seen_dead
+from hqlt_lab.study.reader import DatabaseReader, Reader
 from hqlt_lab.track.knock import first_line
 
 if TYPE_CHECKING:
@@ -207,6 +208,10 @@ class Database:
                     self.tell(f"The database at {shown(self.url)} is away ({why}); waiting for it.")
                     told = True
                 time.sleep(min(0.2 + waited / 10, 5))
+
+    def reader(self, storage: Callable[[], Any]) -> Reader:
+        """One who reads all that is written here, again and again, without Optuna."""
+        return DatabaseReader(self.say, self.prefix)
 
     def storage(self) -> Any:
         """Optuna's view of it."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hqlt_lab.errors import StoreError
+from hqlt_lab.study.reader import JournalReader, Reader
 
 FILE = "cells.journal"
 T = TypeVar("T")
@@ -89,6 +90,10 @@ class Journal:
     def patiently(self, ask: Callable[[], T]) -> T:
         """A file is there, or it is an error."""
         return ask()
+
+    def reader(self, storage: Callable[[], Any]) -> Reader:
+        """One who reads all that is written here, again and again, in Optuna's view of it."""
+        return JournalReader(storage())
 
     def storage(self) -> Any:
         """Optuna's view of it."""

@@ -13,7 +13,7 @@ superseded.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import wraps
+from functools import cached_property, wraps
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 import optuna
@@ -21,6 +21,7 @@ from optuna.distributions import BaseDistribution
 from optuna.trial import TrialState
 
 from hqlt_lab.experiment.cell import digest
+from hqlt_lab.study.reader import Line, Reader, began
 from hqlt_lab.study.store import Store
 
 End = Literal["done", "diverged", "pruned", "failed", "interrupted"]
@@ -76,53 +77,50 @@ class Ledger:
         self, store: Store, direction: Literal["maximize", "minimize"] = "maximize", pruner: Any = None
     ) -> None:
         self.store, self.direction, self.pruner = store, direction, pruner or optuna.pruners.NopPruner()
-        self.studies: dict[str, optuna.Study] = {}
+        self.studies: dict[str, optuna.Study] = {}  # those that we have written into
         self.trials: dict[Attempt, optuna.Trial] = {}  # those under way
         self.attempts: dict[str, dict[tuple[str, int], Attempt]] = {}  # by key, oldest first
+        self.names: dict[str, None] = {}  # of all studies, in the order of their first attempts
+        self.open: set[tuple[str, int]] = set()  # attempts that nobody has ended, ours or not
         self.generations = store.generations()
         self.book = store.book
-        self.storage = self.book.storage() if self.book.exists else None
+        self.reader: Reader | None = None
         self.alive = self.book.living()
         self.unseen: set[str] = set()  # keys of cells of which others wrote, until somebody looks at them
         self.book.patiently(self.read)
+        self.book.patiently(self.read_forgotten)
+
+    @cached_property
+    def storage(self) -> Any:
+        """Optuna's view of the book, opened when it is first needed."""
+        return self.book.storage()
 
     def read(self) -> set[str]:
         """Take in all that was written; the keys of cells of which there is news.
 
         Reading writes nothing: it needs no lock, and cannot harm a torn journal.
         """
-        prefix, news = self.book.prefix, set[str]()
-        for full in optuna.get_all_study_names(self.storage) if self.storage else ():
-            name = full.removeprefix(prefix)
-            if full.startswith(prefix) and name not in self.studies:
-                self.load(name)
-            if name in self.studies:
-                news |= self.read_study(name)
-        return news
+        if self.reader is None and self.book.exists:
+            self.reader = self.book.reader(lambda: self.storage)
+        news = (self.take_in(line) for line in (self.reader.lines() if self.reader else ()))
+        return {key for key in news if key}
 
-    def load(self, name: str) -> None:
-        """Open a study, and see which of its cells were forgotten."""
-        assert self.storage is not None
-        full = self.book.prefix + name
-        self.studies[name] = optuna.load_study(study_name=full, storage=self.storage, pruner=self.pruner)
-        self.read_forgotten(name)
+    def take_in(self, line: Line) -> str | None:
+        """The key of its cell, if it says anything new."""
+        place, over = (line.study, line.number), line.state.is_finished()
+        self.names.setdefault(line.study)
+        (self.open.discard if over else self.open.add)(place)
+        known = self.attempts.get(line.cell["key"], {}).get(place) if line.cell else None
+        if line.cell is None or (known is not None and (known.end or not over)):
+            return None
+        self.note(Attempt(*place, line.cell["key"], line.cell, end_of(line), line.since))
+        return str(line.cell["key"])
 
-    def read_forgotten(self, *names: str) -> None:
-        """Which cells of these studies are superseded; of all that are known, where none is named."""
-        for name in names or tuple(self.studies):
-            for key, generation in self.studies[name].user_attrs.get("generations", {}).items():
+    def read_forgotten(self) -> None:
+        """Which cells are superseded."""
+        for raised in self.reader.forgotten() if self.reader else ():
+            for key, generation in raised.items():
                 self.generations[key] = max(generation, self.generations.get(key, 0))
-
-    def read_study(self, name: str) -> set[str]:
-        """The keys of a study's cells of which there is news."""
-        news = set[str]()
-        for trial in self.studies[name].get_trials(deepcopy=False):
-            cell = trial.user_attrs.get("cell")
-            known = self.attempts.get(cell["key"], {}).get((name, trial.number)) if cell else None
-            if cell and (known is None or (not known.end and trial.state.is_finished())):
-                self.note(Attempt(name, trial.number, cell["key"], cell, end_of(trial), began(trial)))
-                news.add(cell["key"])
-        return news
 
     def refresh(self) -> None:
         """What others wrote, and who of them is still there."""
@@ -139,8 +137,6 @@ class Ledger:
 
     def study(self, name: str) -> optuna.Study:
         """A study by its name, made if it is not there yet."""
-        if self.storage is None:
-            self.storage = self.book.storage()
         if name not in self.studies:
             self.studies[name] = optuna.create_study(
                 study_name=self.book.prefix + name,
@@ -149,6 +145,7 @@ class Ledger:
                 pruner=self.pruner,
                 load_if_exists=True,
             )
+            self.names.setdefault(name)
         return self.studies[name]
 
     def note(self, attempt: Attempt) -> None:
@@ -174,12 +171,14 @@ class Ledger:
         keys of cells that wait again.
         """
         again = set[str]()
-        for name, study in self.studies.items():
+        for name in dict.fromkeys(study for study, _ in sorted(self.open)):
+            study = self.study(name)
             for trial in study.get_trials(deepcopy=False, states=(TrialState.WAITING, TrialState.RUNNING)):
                 cell = trial.user_attrs.get("cell")
                 if cell and self.book.shared and self.alive(cell["who"]):
                     continue
                 self.close(study, trial)
+                self.open.discard((name, trial.number))
                 if cell:
                     tries = self.attempts[cell["key"]]
                     tries[name, trial.number] = replace(tries[name, trial.number], end=INTERRUPTED)
@@ -221,7 +220,7 @@ class Ledger:
         Whoever was silent for too long finds it closed by another; the cell then waits again, and what was trained is
         in its folder.
         """
-        trial, end, study = self.trials[attempt], {"status": status, **told}, self.studies[attempt.study]
+        trial, end, study = self.trials[attempt], {"status": status, **told}, self.study(attempt.study)
         state = TOLD.get(status, TrialState.FAIL)
         with suppress(optuna.exceptions.UpdateFinishedTrialError):  # told before, and the answer was lost; or closed
             trial.set_user_attr("end", end)
@@ -252,17 +251,12 @@ class Ledger:
             study.set_user_attr("generations", study.user_attrs.get("generations", {}) | raised)
 
 
-def began(trial: optuna.Trial | optuna.trial.FrozenTrial) -> float:
-    """When a trial was asked for, in seconds."""
-    return trial.datetime_start.timestamp() if trial.datetime_start else 0.0
-
-
-def end_of(trial: optuna.trial.FrozenTrial) -> Mapping[str, Any]:
+def end_of(line: Line) -> Mapping[str, Any]:
     """How an attempt ended; words that Optuna was not told in time do not count."""
-    if not trial.state.is_finished():
+    if not line.state.is_finished():
         return {}
-    end = trial.user_attrs.get("end", INTERRUPTED)
-    return end if TOLD.get(end["status"], TrialState.FAIL) == trial.state else INTERRUPTED
+    end = line.end or INTERRUPTED
+    return end if TOLD.get(end["status"], TrialState.FAIL) == line.state else INTERRUPTED
 
 
 def sampler(study: str, trials: int) -> optuna.samplers.BaseSampler:
