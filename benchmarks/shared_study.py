@@ -12,6 +12,7 @@ Warming up (imports of every worker) is part of it, and told apart.
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -33,6 +34,7 @@ launcher: {{workers: 1, threads: 1}}
 arms: {{a: {{}}, b: {{model.mixer: scalar}}, c: {{model.mixer: vector}}, d: {{model.update_rule: gated_delta}}}}
 seeds: {seeds}
 """
+TROUBLE = re.compile("lock|traceback|error|away|everything", re.IGNORECASE)  # words that nobody should have printed
 HQLT = Path(sys.executable).parent / "hqlt"
 
 
@@ -63,7 +65,7 @@ def main(cells: int, workers: int, folder: Path) -> None:
             first = time.perf_counter() - began
     wall = time.perf_counter() - began
     records = api.status(file, runs=folder / "runs").records
-    said = "".join(log.read_text() for log in logs).lower()
+    said = [line for log in logs for line in log.read_text().splitlines() if TROUBLE.search(line)]
     training = sum(record.seconds for record in records)
     told = {
         "cells": len(records),
@@ -71,7 +73,7 @@ def main(cells: int, workers: int, folder: Path) -> None:
         "exit codes": Counter(one.returncode for one in everyone),
         "states": Counter(record.state for record in records),
         "attempts": Counter(record.attempts for record in records),
-        "lock errors": sum(said.count(word) for word in ("lock", "deadlock", "traceback")),
+        "troubles": Counter(said),
         "wall seconds": round(wall, 1),
         "until the first cell was done": round(first or 0, 1),
         "training seconds per cell": round(training / len(records), 3),

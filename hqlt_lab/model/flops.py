@@ -6,12 +6,14 @@ taken for granted, as it does behind an embedding.  The two memories are counted
 whatever it is made of.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from hqlt_lab.model.config import PARTS
 from hqlt_lab.model.memory import HybridMemory
 from hqlt_lab.model.sequence_model import SequenceModel
 from hqlt_lab.ops.flops import Flops, counted, of_products, softmax_flops
@@ -33,17 +35,30 @@ class Work(NamedTuple):
 
 
 def work(model: SequenceModel, length: int) -> Iterator[Work]:
-    """Everything that is computed, layer by layer."""
+    """Everything that is computed."""
     yield from (per_token(part_of(name), 2 * weights, length) for name, weights in maps(model))
     if (positions := model.positions) is not None:
         x = token(model.memories[0])
         yield per_token("positions", counted(lambda: positions.embed(x, place(x))), length)
-    for memory in model.memories:
-        yield per_token("mixer", of_mixer(memory), length)
-        if memory.positions is not None:
-            yield from of_softmax(memory, length)
-        if memory.update_rule is not None:
-            yield from of_fast_weights(memory, length)
+    for memory, layers in alike(model):
+        for part, *flops in of_memory(memory, length):
+            yield Work(part, *(layers * count for count in flops))
+
+
+def alike(model: SequenceModel) -> list[tuple[HybridMemory, int]]:
+    """The memories that differ, each with how many layers have one like it: these need not be counted one by one."""
+    told = [repr([model.config.part(kind, layer) for kind in PARTS]) for layer in range(model.config.layers)]
+    one_of = dict(zip(told, model.memories, strict=True))
+    return [(one_of[parts], layers) for parts, layers in Counter(told).items()]
+
+
+def of_memory(memory: HybridMemory, length: int) -> Iterator[Work]:
+    """One layer's."""
+    yield per_token("mixer", of_mixer(memory), length)
+    if memory.positions is not None:
+        yield from of_softmax(memory, length)
+    if memory.update_rule is not None:
+        yield from of_fast_weights(memory, length)
 
 
 def part_of(name: str) -> str:

@@ -52,6 +52,7 @@ class Agenda:
         self.retries = experiment.launcher.get("retries", 0)
         self.search = space(experiment.tune)
         self.known: dict[str, Cell] = {}  # settings of every cell that was looked at
+        self.codes: dict[tuple[int, int], dict[str, str]] = {}  # by the task and the model of cells that are known
 
     @cached_property
     def first(self) -> dict[str, Cell]:
@@ -217,14 +218,22 @@ class Agenda:
             return "failed"
         return "waiting"
 
+    def code(self, place: Place) -> dict[str, str]:
+        """The sources that a cell would be trained by today; seeds of an arm share their settings, and so these."""
+        cell = self.example(place)
+        settings = id(cell.task), id(cell.model)
+        if settings not in self.codes:
+            self.codes[settings] = code_of(cell)
+        return self.codes[settings]
+
     def changed(self, place: Place, attempt: Attempt) -> tuple[str, ...]:
         """Which sources are others today than when a cell was trained."""
-        now = code_of(self.example(place))
+        now = self.code(place)
         return tuple(name for name, source in attempt.made_by.items() if now.get(name, source) != source)
 
     def spent(self, place: Place, tries: list[Attempt]) -> bool:
         """Whether a failed cell has no attempt left."""
-        now = code_of(self.example(place))
+        now = self.code(place)
         failed = [one for one in tries if one.status == "failed" and one.cell["code"] == now]
         return bool(failed) and (failed[-1].end.get("permanent", False) or len(failed) > self.retries)
 
