@@ -18,8 +18,9 @@ import sys
 import tomllib
 from itertools import count
 from pathlib import Path
+from traceback import extract_tb
 
-from hqlt_lab.errors import RegistryError
+from hqlt_lab.errors import HqltError, RegistryError
 
 INHERITED = "HQLT_WITH"
 TASK_FILES = (".yaml", ".yml")
@@ -37,7 +38,8 @@ def include(file: str | Path) -> None:
     if path in _included:
         return
     if not path.is_file():
-        raise RegistryError(f"--with {file}: there is no such file.")
+        what = "it is a folder; name the Python files in it." if path.is_dir() else "there is no such file."
+        raise RegistryError(f"--with {file}: {what}")
     if path.suffix in TASK_FILES:  # nothing to run now: an experiment may name it, and lm-eval runs what it names
         _included[path] = ""
         return
@@ -52,9 +54,18 @@ def include(file: str | Path) -> None:
         spec.loader.exec_module(module)
     except BaseException as error:
         del _included[path], sys.modules[name]
-        if isinstance(error, SyntaxError):
-            raise RegistryError(f"{file}: it cannot be run (SyntaxError: {error.msg}, line {error.lineno}).") from error
-        raise
+        if isinstance(error, HqltError) or not isinstance(error, Exception):
+            raise
+        said = error.msg if isinstance(error, SyntaxError) else str(error)
+        at = f", line {line}" if (line := line_of(error, path)) else ""
+        raise RegistryError(f"{file}: it cannot be run ({type(error).__name__}: {said}{at}).") from error
+
+
+def line_of(error: Exception, file: Path) -> int | None:
+    """Where in a file an error arose."""
+    if isinstance(error, SyntaxError):
+        return error.lineno
+    return next((at.lineno for at in reversed(extract_tb(error.__traceback__)) if at.filename == str(file)), None)
 
 
 def hand_on(files: list[Path]) -> None:
@@ -86,6 +97,9 @@ def load_declared() -> None:
     if folder not in _declared_in:
         _declared_in.add(folder)
         for name in _listed_in(folder / "pyproject.toml"):
+            if not (folder / name).is_file():
+                project = folder / "pyproject.toml"
+                raise RegistryError(f"{project}: [tool.hqlt_lab] with lists {name!r}, and there is no such file.")
             include(folder / name)
 
 

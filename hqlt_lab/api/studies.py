@@ -13,6 +13,7 @@ from hqlt_lab.api.trained import reported_folders
 from hqlt_lab.api.written import making_of
 from hqlt_lab.errors import StoreError, did_you_mean, listed
 from hqlt_lab.experiment.experiment import load as load_experiment
+from hqlt_lab.experiment.read import as_yaml, read
 from hqlt_lab.files import read_json, write
 from hqlt_lab.registry import hand_on, included
 from hqlt_lab.study.crew import warm_up
@@ -163,7 +164,8 @@ def at_work(
         elif made_by.exists():  # the study is theirs who began it
             card = replace(card, provenance=read_json(made_by))
         if not joining or not kept_file(store.folder).exists():
-            write(kept_file(store.folder), card.config)
+            ours = [one for one in change if not one.startswith("launcher.")]  # of this machine, not of the study
+            write(kept_file(store.folder), as_yaml(read(Path(file), ours)))
         work = Work(study, Courier(tracker_of(runs, tracking), card))
         try:
             yield work

@@ -57,6 +57,8 @@ def gates_are_in_range(subject: Subject) -> None:
         raise Broken(
             f"erase reaches from {erase.min().item():.2g} to {erase.max().item():.2g}: beyond 0 to 2 it diverges."
         )
+    if erase is not None and erase.max() > 0 and not rule.needs_unit_keys:
+        raise Broken("it erases, and with keys that are not unit vectors it diverges. Say so: needs_unit_keys = True.")
     if isinstance(gates, Gates) and gates.log_keep is not None and gates.log_keep.max() > 0:
         raise Broken(f"log_keep reaches {gates.log_keep.max().item():.2g}: the memory grows by itself.")
 

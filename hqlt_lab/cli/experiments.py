@@ -1,7 +1,9 @@
 """The verbs about experiment files: plan, train, schema."""
 
 import shutil
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +17,8 @@ from hqlt_lab.cli.live import Live
 from hqlt_lab.cli.options import FileArgument, OnlyOption, RunsOption, SetOption, for_programs
 from hqlt_lab.cli.screen import aside, console, warn
 from hqlt_lab.cli.sizes import SAYS, by_arm, by_part, numbers
+from hqlt_lab.errors import StoreError
+from hqlt_lab.study.store import is_study
 from hqlt_lab.words import about, in_bytes, in_json, in_time
 
 if TYPE_CHECKING:
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
     from hqlt_lab.experiment.experiment import Experiment
     from hqlt_lab.experiment.plan import Planned
     from hqlt_lab.model.sizes import Sizes
+    from hqlt_lab.study.record import Record
     from hqlt_lab.train.cost import Cost
 
 
@@ -29,6 +34,7 @@ def plan(
     file: FileArgument,
     change: SetOption = None,
     only: OnlyOption = None,
+    runs: RunsOption = Path("runs"),
     probe: Annotated[
         bool, typer.Option("--probe", help="Run full-size steps of every composition and measure.")
     ] = False,
@@ -69,6 +75,11 @@ def plan(
         console.print(roofline.sentence(), "", sep="\n")
     show_matches(experiment, planned)
     show_costs(arms, probe)
+    if is_study(runs / "studies" / experiment.name):
+        from hqlt_lab import api
+
+        with suppress(StoreError):  # a database that cannot be asked is no reason to plan nothing
+            show_left(api.status(file, change=change or (), only=only or (), runs=runs).records, arms)
     show_evaluation(experiment)
     for path, axis in experiment.tune.items():
         if not isinstance(axis, list):
@@ -140,6 +151,17 @@ def show_costs(arms: "list[tuple[str, list[Cell], Cost]]", probed: bool) -> None
         f"{total_cells} cells; one after the other {about(total_seconds)} on this machine"
         f"{'' if probed else ' (a rough estimate; --probe measures)'}, at most {in_bytes(total_bytes)} of disk."
     )
+
+
+def show_left(records: "list[Record]", arms: "list[tuple[str, list[Cell], Cost]]") -> None:
+    """What of it was trained before, and what the rest takes."""
+    from hqlt_lab.study.record import SETTLED
+
+    known = [record for record in records if record.state != "superseded"]
+    left = Counter(record.arm for record in known if record.state not in SETTLED)
+    seconds = sum(cost.seconds * left[arm] for arm, _, cost in arms)
+    rest = f"{left.total()} are left, {about(seconds)}" if left else "nothing is left to train"
+    console.print(f"{len(known) - left.total()} of {len(known)} cells are settled already; {rest}.")
 
 
 def show_evaluation(experiment: "Experiment") -> None:

@@ -33,6 +33,7 @@ OnlyOption = Annotated[
         help="Choose cells: arm=NAME,seed=0, or any axis by its name. Repeatable.", autocompletion=completion.choices
     ),
 ]
+WorkersOption = Annotated[int | None, typer.Option(min=1, help="Cells at a time. Default: as many as fit the machine.")]
 TrackingOption = Annotated[
     str | None,
     typer.Option(
@@ -42,6 +43,11 @@ TrackingOption = Annotated[
 ]
 KindArgument = Annotated[str, typer.Argument(help=", ".join(KINDS), autocompletion=completion.kinds)]
 NameArgument = Annotated[str, typer.Argument(help="A registered name.", autocompletion=completion.parts)]
+
+
+def with_workers(change: list[str] | None, workers: int | None) -> list[str]:
+    """--set, and what --workers says in its words."""
+    return [*(change or []), *([f"launcher.workers={workers}"] if workers else [])]
 
 
 def for_programs(shape: str) -> Any:

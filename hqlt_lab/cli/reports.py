@@ -9,6 +9,7 @@ from rich.markup import escape
 
 from hqlt_lab.cli.options import FileArgument, RunsOption, SetOption, for_programs
 from hqlt_lab.cli.screen import aside, console, warn, whole
+from hqlt_lab.cli.typed import Typed, elsewhere
 
 if TYPE_CHECKING:
     from hqlt_lab.report.report import Report
@@ -52,7 +53,10 @@ def report(
     if not asked:
         show(made)
         if not any(record.attempts for record in made.records):
-            aside.print(f"Nothing of it was trained yet. Begin with\n    hqlt run {escape(str(file))}", soft_wrap=True)
+            begin = Typed(file, change or [], runs).with_verb("run")
+            aside.print(f"Nothing of it was trained yet. Begin with\n    {begin}", soft_wrap=True)
+            if hint := elsewhere(file, runs):
+                warn(hint, aside)
 
 
 def show(report: "Report") -> None:

@@ -1,5 +1,6 @@
 """The verbs that train studies: run, worker."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -8,7 +9,16 @@ from rich.markup import escape
 
 from hqlt_lab.cli import completion
 from hqlt_lab.cli.exits import Exit
-from hqlt_lab.cli.options import FileArgument, OnlyOption, RunsOption, SetOption, TrackingOption, for_programs
+from hqlt_lab.cli.options import (
+    FileArgument,
+    OnlyOption,
+    RunsOption,
+    SetOption,
+    TrackingOption,
+    WorkersOption,
+    for_programs,
+    with_workers,
+)
 from hqlt_lab.cli.reports import KEYS, show
 from hqlt_lab.cli.screen import aside, console, warn
 from hqlt_lab.cli.typed import Typed
@@ -20,9 +30,7 @@ def run(
     change: SetOption = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Train at most so many cells this time.")] = None,
     again: Annotated[bool, typer.Option("--again", help="Train the chosen cells anew, even if they are done.")] = False,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Cells at a time. Default: as many as fit the machine.")
-    ] = None,
+    workers: WorkersOption = None,
     runs: RunsOption = Path("runs"),
     tracking: TrackingOption = None,
     as_json: Annotated[bool, for_programs(f"the report, with progress on standard error: {KEYS}")] = False,
@@ -31,7 +39,7 @@ def run(
     from hqlt_lab import api
     from hqlt_lab.cli.board import Board
 
-    change = [*(change or []), *([f"launcher.workers={workers}"] if workers else [])]
+    typed, change = change or [], with_workers(change, workers)
     experiment = api.load_experiment(file, change)
     out = aside if as_json else console
     out.print(f"[bold]{escape(experiment.question)}[/bold]", soft_wrap=True)
@@ -40,7 +48,8 @@ def run(
     board = Board(out, experiment.measure)
     chosen = [word for wish in only or () for word in ("--only", wish)]
     chosen += ["--limit", str(limit)] if limit else []
-    told = Typed(file, change, runs, tracking, tuple(chosen))
+    chosen += ["--workers", str(workers)] if workers else []
+    told = Typed(file, typed, runs, tracking, tuple(chosen))
     try:
         done = api.run(
             file, change=change, only=only or (), limit=limit, again=again, runs=runs, tracking=tracking, view=board
@@ -55,7 +64,8 @@ def run(
     if not done.complete:
         stopped(told)
     if not as_json:
-        next_commands(told, done.folder)
+        old = dict.fromkeys(record.arm.split(", ")[0] for record in done.report.records if record.changed)
+        next_commands(told, done.folder, old)
     if done.unanswered or any(row.unfinished.get("failed") for row in done.report.rows):
         raise typer.Exit(Exit.NOT_ALL_WELL)
 
@@ -70,6 +80,7 @@ def worker(
     ],
     only: OnlyOption = None,
     change: SetOption = None,
+    workers: WorkersOption = None,
     runs: RunsOption = Path("runs"),
     tracking: TrackingOption = None,
 ) -> None:
@@ -81,10 +92,10 @@ def worker(
     from hqlt_lab import api
     from hqlt_lab.cli.board import Board
 
-    file = api.study_file(study, runs)
-    board = Board(console, api.load_experiment(file, change or []).measure)
+    file, change = api.study_file(study, runs), with_workers(change, workers)
+    board = Board(console, api.load_experiment(file, change).measure)
     try:
-        joined = api.worker(file, change=change or (), only=only or (), runs=runs, tracking=tracking, view=board)
+        joined = api.worker(file, change=change, only=only or (), runs=runs, tracking=tracking, view=board)
     except KeyboardInterrupt:  # before the first cell began
         raise typer.Exit(Exit.STOPPED) from None
     finally:
@@ -96,11 +107,14 @@ def worker(
         raise typer.Exit(Exit.STOPPED)
 
 
-def next_commands(told: "Typed", folder: Path) -> None:
+def next_commands(told: "Typed", folder: Path, old: Iterable[str]) -> None:
     """Where to look now."""
     console.print(f"\nNext:\n    {told.with_verb('ui')}    # every curve and run in the browser", soft_wrap=True)
     console.print(f"    {told.with_verb('report')}    # this table again; --latex, --json, ...", soft_wrap=True)
     console.print(f"    {escape(shown_path(folder / 'report.html'))}    # a page with figures", soft_wrap=True)
+    if old:
+        again = told._replace(chosen=("--again", "--only", ",".join(f"arm={arm}" for arm in old)))
+        console.print(f"    {again.with_verb('run')}    # what older code has trained, anew", soft_wrap=True)
 
 
 def shown_path(path: Path) -> str:

@@ -1,5 +1,6 @@
 """The verbs that look at studies and tidy them: status, logs, forget, ui."""
 
+import signal
 import threading
 from collections import Counter
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from rich.markup import escape
 from hqlt_lab.cli import completion
 from hqlt_lab.cli.options import FileArgument, OnlyOption, RunsOption, SetOption, TrackingOption, for_programs
 from hqlt_lab.cli.screen import aside, console, warn
-from hqlt_lab.cli.typed import Typed
+from hqlt_lab.cli.typed import Typed, elsewhere
 from hqlt_lab.errors import StoreError
 from hqlt_lab.words import in_json, in_time
 
@@ -52,6 +53,8 @@ def status(
     told = ", ".join(f"{count} {state}" for state, count in states.items())
     at_work = f"At work on it: {'; '.join(found.workers)}." if found.workers else "Nobody is at work on it."
     console.print(f"{told}. {at_work}", soft_wrap=True, markup=False, highlight=False)
+    if hint := elsewhere(file, runs):
+        warn(hint, aside)
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
@@ -137,6 +140,7 @@ def ui(
     if doors.is_open(host) and not tracker.served:
         warn(doors.warning(host))
     console.print("The server takes some seconds to start ...")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # is Ctrl-C here: no server is left behind
     with suppress(KeyboardInterrupt), serve(tracker, port, host) as address:
         for name, link in api.links(address, runs, file):
             console.print(f"{name}: {link}", soft_wrap=True)

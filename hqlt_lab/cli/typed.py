@@ -9,6 +9,15 @@ from rich.markup import escape
 
 from hqlt_lab.registry import included
 from hqlt_lab.secrets import parted, scrubbed
+from hqlt_lab.study.store import is_study
+
+
+def elsewhere(file: Path, runs: Path) -> str:
+    """A study that is not here, but beside its file, in a sentence; else nothing."""
+    beside = file.parent / "runs"
+    if is_study(runs / "studies" / file.stem) or not is_study(beside / "studies" / file.stem):
+        return ""
+    return f"There is nothing of it in {runs}; but there is in {beside}: --runs {beside}"
 
 
 class Typed(NamedTuple):

@@ -27,7 +27,8 @@ def changed(base: Mapping[str, Any], changes: Mapping[str, Any], may: tuple[str,
     for path, value in changes.items():
         section = path.split(".")[0]
         if section not in may:
-            raise ConfigError(f"{at}: {path!r} cannot be set.{did_you_mean(section, may)} Sections: {listed(may)}.")
+            whole = f" Did you mean 'model.{path}'?" if hasattr(ModelConfig, section) else did_you_mean(section, may)
+            raise ConfigError(f"{at}: {path!r} cannot be set.{whole} Sections: {listed(may)}.")
         put(told, path, value, at)
     return told
 

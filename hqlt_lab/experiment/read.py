@@ -11,6 +11,7 @@ replaces.
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,9 @@ def instead_of(file: Path) -> str:
     """The experiment files that may be meant: the nearest one beside it, or those in it."""
     if os.path.isdir(file):  # a Path would complain of a name that is too long
         return f" It is a folder; the files in it: {listed(map(str, sorted(file.glob('*.yaml'))))}."
+    with suppress(OSError, ValueError):  # a name may be anything
+        if not file.suffix and file.with_suffix(".yaml").is_file():
+            return f" Did you mean {str(file.with_suffix('.yaml'))!r}?"
     beside = sorted(file.parent.glob("*.y*ml")) if file.parent.is_dir() else []
     return did_you_mean(str(file), map(str, beside))
 

@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-import optuna
-from optuna.trial import TrialState
+if TYPE_CHECKING:
+    from optuna import Study, Trial
+    from optuna.trial import FrozenTrial, TrialState
 
 Json = Mapping[str, Any]
 
@@ -15,7 +16,7 @@ class Line(NamedTuple):
 
     study: str
     number: int
-    state: TrialState
+    state: "TrialState"
     since: float  # when it began, in seconds
     cell: Json | None  # which cell it is at, and who is; None: it was not said yet
     end: Json | None  # what came of it
@@ -34,7 +35,9 @@ class JournalReader:
     def __init__(self, storage: Any) -> None:
         self.storage = storage
 
-    def studies(self) -> Iterator[optuna.Study]:
+    def studies(self) -> "Iterator[Study]":
+        import optuna
+
         for name in optuna.get_all_study_names(self.storage):
             yield optuna.load_study(study_name=name, storage=self.storage)
 
@@ -59,6 +62,8 @@ class DatabaseReader:
         self.last, self.open = 0, set[int]()
 
     def lines(self) -> Iterator[Line]:
+        from optuna.trial import TrialState
+
         for name, trial, number, state, since, cell, end in self.ask(
             LINES, prefix=self.prefix, last=self.last, open=list(self.open)
         ):
@@ -93,6 +98,6 @@ def parsed(told: str | None) -> Json | None:
     return json.loads(told) if told else None
 
 
-def began(trial: optuna.Trial | optuna.trial.FrozenTrial) -> float:
+def began(trial: "Trial | FrozenTrial") -> float:
     """When a trial was asked for, in seconds."""
     return trial.datetime_start.timestamp() if trial.datetime_start else 0.0

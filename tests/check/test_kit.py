@@ -8,7 +8,8 @@ from hqlt_lab.check import for_all
 from hqlt_lab.check.kit import OF_ITS_KIND, check_part, outcome
 from hqlt_lab.check.report import Line
 from hqlt_lab.check.subject import Subject
-from hqlt_lab.registry import available, split
+from hqlt_lab.components.update_rules.delta import Delta
+from hqlt_lab.registry import available, register, split, temporarily
 
 PARTS = [(kind, name) for kind in OF_ITS_KIND for name in available(kind)]
 VARIANTS = [
@@ -37,3 +38,14 @@ def test_every_composition_streams_like_a_whole_or_is_refused(kind, spec):
 @pytest.mark.parametrize(("kind", "spec"), PARTS, ids=str)
 def test_every_part_compiles(kind, spec):
     assert outcome(for_all.compiles, Subject(kind, spec)) == [Line("compiles", "passed")]
+
+
+def test_a_rule_that_erases_and_does_not_ask_for_unit_keys_is_told():
+    with temporarily():
+
+        @register("update_rule", "careless")
+        class Careless(Delta):
+            needs_unit_keys = False
+
+        failed = check_part("update_rule", "careless", quick=True).failed
+    assert [line.promise for line in failed] == ["gates are in range"] and "needs_unit_keys = True" in failed[0].detail

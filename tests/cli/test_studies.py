@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from rich.text import Text
 from typer.testing import CliRunner
 
 import hqlt_lab as lab
-from hqlt_lab.api import folder_of
+from hqlt_lab.api import catch_up, folder_of
 from hqlt_lab.cli.app import app
 from hqlt_lab.cli.typed import Typed
 from hqlt_lab.errors import ConfigError, StoreError
@@ -49,6 +50,7 @@ def place(tmp_path_factory):
     os.chdir(folder)
     (folder / "study.yaml").write_text(STUDY)
     (folder / "said.txt").write_text(typed("run", "study.yaml"))
+    catch_up("study.yaml")  # on a busy machine MLflow may not have taken in everything when a run ends
     yield folder
     os.chdir(before)
 
@@ -198,3 +200,26 @@ def test_the_next_command_chooses_the_same_cells_and_the_others_all():
     told = Typed(Path("a.yaml"), ["train.lr=1"], Path("runs"), chosen=("--only", "arm=a", "--limit", "2"))
     assert told.with_verb("run") == "hqlt run a.yaml --set train.lr=1 --only arm=a --limit 2"
     assert told.with_verb("report") == "hqlt report a.yaml --set train.lr=1"
+
+
+def test_a_plan_says_what_is_done_and_what_is_left(place):
+    assert "4 of 4 cells are settled already; nothing is left to train." in typed("plan", "study.yaml")
+    assert "4 of 6 cells are settled already; 2 are left, less than" in typed("plan", "study.yaml", "--set", "seeds=3")
+    assert "settled already" not in typed("plan", "study.yaml", "--runs", "elsewhere")
+
+
+def test_a_study_that_lies_beside_its_file_is_pointed_at(place, tmp_path, monkeypatch):
+    (tmp_path / "study.yaml").write_text((place / "study.yaml").read_text())
+    shutil.copytree(place / "runs", tmp_path / "runs")
+    other = tmp_path / "other"
+    other.mkdir()
+    monkeypatch.chdir(other)
+    for verb in ("status", "report"):
+        told = CliRunner().invoke(app, [verb, "../study.yaml"])
+        said = " ".join(told.stderr.split())
+        assert told.exit_code == 0 and "nothing of it in runs; but there is in ../runs: --runs ../runs" in said
+
+
+def test_a_name_without_its_ending_is_understood(place):
+    told = CliRunner().invoke(app, ["status", "study"])
+    assert "Did you mean 'study.yaml'?" in str(told.exception)

@@ -48,6 +48,10 @@ MISTAKES = {
         {"model": "model: {mixer: vectr}", "cross": "cross: {model.mixer: [sum, vector]}"},
         "model.mixer: no mixer is called 'vectr'. Did you mean 'vector'?",
     ),
+    "a setting of the model without its section": (
+        {"arms": "arms: {a: {}, b: {mixer.name: sum}}"},
+        "'mixer.name' cannot be set. Did you mean 'model.mixer.name'? Sections: task, model,",
+    ),
     "unknown part like no other": (
         {"model": "model: {update_rule: zzzzzz}"},
         "One of your own comes in with its file: hqlt --with FILE.py ...",

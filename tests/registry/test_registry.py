@@ -162,8 +162,10 @@ def test_a_file_can_be_included_once_or_twice(tmp_path):
 def test_a_missing_file_and_a_broken_one_are_told(tmp_path):
     with pytest.raises(RegistryError, match="there is no such file"):
         registry.include(tmp_path / "none.py")
-    (tmp_path / "broken.py").write_text("1 / 0")
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(RegistryError, match="it is a folder"):
+        registry.include(tmp_path)
+    (tmp_path / "broken.py").write_text("import math\n\n1 / 0\n")
+    with pytest.raises(RegistryError, match=r"cannot be run \(ZeroDivisionError: division by zero, line 3\)"):
         registry.include(tmp_path / "broken.py")
     assert (tmp_path / "broken.py").resolve() not in registry.included()
 
@@ -172,6 +174,11 @@ def test_the_working_folders_pyproject_brings_parts(tmp_path):
     (tmp_path / "mine.py").write_text(PART)
     (tmp_path / "pyproject.toml").write_text('[tool.hqlt_lab]\nwith = ["mine.py"]\n')
     assert "mine" in run("print(registry.available('timing'))", tmp_path)
+
+
+def test_a_pyproject_that_lists_a_file_that_is_not_there_is_told(tmp_path):
+    (tmp_path / "pyproject.toml").write_text('[tool.hqlt_lab]\nwith = ["mien.py"]\n')
+    assert "pyproject.toml: [tool.hqlt_lab] with lists 'mien.py'" in run("registry.available('timing')", tmp_path)
 
 
 def test_a_pyproject_that_lists_no_files_is_told(tmp_path):

@@ -74,7 +74,16 @@ def test_code_differs_where_the_same_source_has_another_hash():
         "the lab": {"a": "1", "b": "2"},  # a part that only one uses is a difference of settings
         "git commit": {"a": "c" * 12, "b": "d" * 12},
     }
-    assert section([first, second], "code").said == ["Today another code than theirs is installed: the lab."]
+    assert section([first, second], "code").said == [
+        "Whether timing x changed cannot be told, as it is not here: hqlt --with FILE.py ...",
+        "Today another code than theirs is installed: the lab.",
+    ]
+
+
+def test_a_part_that_is_not_here_is_not_called_unchanged():
+    mine = [trained(name, versions={"lab": ["1"], "mixer my_own": ["5"]}) for name in "ab"]
+    same, unknown = section(mine, "code").said
+    assert same == "The same code made all of them." and unknown.startswith("Whether mixer my_own changed cannot be")
 
 
 def test_code_that_is_not_known_is_not_called_the_same():

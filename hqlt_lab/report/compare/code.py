@@ -9,6 +9,7 @@ from hqlt_lab.report.compare.section import NOTHING, Section
 from hqlt_lab.report.compare.subject import Study, Trained
 from hqlt_lab.report.table import Table
 from hqlt_lab.report.words import joined
+from hqlt_lab.track.provenance import sources_today
 
 SHORT = 12  # letters of a commit
 
@@ -42,8 +43,12 @@ def sentences(things: Sequence[Trained | Study], differs: bool) -> list[str]:
     unknown = [thing.name for thing in things if not thing.versions]
     changed = dict.fromkeys(told(source) for thing in things for source in thing.changed)
     said = [f"Of {joined(unknown, 6)} it is not known which code made it."] if unknown else []
+    sources = dict.fromkeys(source for thing in things for source in thing.versions)
+    gone = [source for source in sources if source not in sources_today(sources)]
     if not unknown and not differs:
-        said.append("The same code made all of them, and it has not changed since.")
+        said.append(f"The same code made all of them{'' if gone else ', and it has not changed since'}.")
+    if gone:
+        said.append(f"Whether {joined(gone, 6)} changed cannot be told, as it is not here: hqlt --with FILE.py ...")
     if changed:
         said.append(f"Today another code than theirs is installed: {joined(list(changed), 6)}.")
     return said
