@@ -4,7 +4,7 @@ The file may have changed since, or be gone; the ledger has every attempt, each 
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -98,3 +98,10 @@ def cell_in(folder: Path) -> dict[str, Any]:
     """The settings in a cell's folder, as they are written."""
     told: dict[str, Any] = json.loads((folder / FILE).read_text())
     return told
+
+
+def absent(names: Iterable[str]) -> list[str]:
+    """Which of these sources nothing here has: parts whose file was not included."""
+    names = list(names)
+    known = sources_today(names)
+    return [name for name in names if name not in known]

@@ -9,7 +9,7 @@ from hqlt_lab.report.compare.section import NOTHING, Section
 from hqlt_lab.report.compare.subject import Study, Trained
 from hqlt_lab.report.table import Table
 from hqlt_lab.report.words import joined
-from hqlt_lab.track.provenance import sources_today
+from hqlt_lab.study.past import absent
 
 SHORT = 12  # letters of a commit
 
@@ -43,8 +43,7 @@ def sentences(things: Sequence[Trained | Study], differs: bool) -> list[str]:
     unknown = [thing.name for thing in things if not thing.versions]
     changed = dict.fromkeys(told(source) for thing in things for source in thing.changed)
     said = [f"Of {joined(unknown, 6)} it is not known which code made it."] if unknown else []
-    sources = dict.fromkeys(source for thing in things for source in thing.versions)
-    gone = [source for source in sources if source not in sources_today(sources)]
+    gone = absent(dict.fromkeys(source for thing in things for source in thing.versions))
     if not unknown and not differs:
         said.append(f"The same code made all of them{'' if gone else ', and it has not changed since'}.")
     if gone:
