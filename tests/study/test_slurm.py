@@ -79,8 +79,10 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path, cluster, postgres) -> Place:  # noqa: F811
-    return Place(tmp_path, cluster, postgres.database())
+def place(tmp_path, cluster, postgres, monkeypatch) -> Place:  # noqa: F811
+    database = postgres.database()
+    monkeypatch.setenv("HQLT_STORE", database)  # we look into it as well
+    return Place(tmp_path, cluster, database)
 
 
 @pytest.fixture(scope="module")
