@@ -3,10 +3,13 @@
 Here programs only write what a coordinator writes; benchmarks/shared_study.py trains as many cells for real.
 """
 
+import json
 import os
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +18,7 @@ from hqlt_lab.study.store import Store
 
 pytestmark = pytest.mark.slow
 CELLS, ARMS, PROGRAMS = 1000, 8, 8
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 PROGRAM = """
 import sys
 from hqlt_lab.study.ledger import Ledger
@@ -50,3 +54,27 @@ def test_a_thousand_cells_and_eight_programs(tmp_path, postgres, monkeypatch):
     assert min(len(said.splitlines()) for said, _ in ended) > CELLS / PROGRAMS / 10  # all had their part
     ledger = Ledger(Store(tmp_path, "study"))
     assert Counter(one.status for key in done for one in ledger.of(key)) == {"done": CELLS}
+
+
+def measured(file: str, *words: str, store: str) -> dict[str, Any]:
+    """What a benchmark of the large says in the small: that it works, not how fast."""
+    command = [sys.executable, str(BENCHMARKS / file), *words]
+    done = subprocess.run(command, env=os.environ | {"HQLT_STORE": store}, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_a_thousand_finished_cells_are_looked_at_and_an_arm_is_added(postgres):
+    told = measured("many_cells.py", "1", store=postgres.database())
+    assert told.pop("cells") == 1000
+    assert set(told) == {"status", "report", "plan with one arm more", "status with one arm more"}
+
+
+def test_workers_that_share_a_study_train_each_cell_once(postgres):
+    told = measured("shared_study.py", "24", "3", store=postgres.database())
+    assert (told["cells"], told["states"], told["attempts"], told["exit codes"]) == (
+        24,
+        {"done": 24},
+        {"1": 24},
+        {"0": 3},
+    )
