@@ -4,6 +4,8 @@ settings      what a run is told besides its task and model: train, trainer, mea
 agent         the same for an agent in a world
 source        the text of a file, looked at before anything is made of it
 read          YAML, `extends` and `--set` to one mapping, references as they are written
+yaml_mistakes what is wrong with a text that is no YAML
+yaml_trouble  where its parser gave up
 references    what they stand for
 extent        how large an experiment may be
 change        named changes to it: arms, crossed axes, tuned values

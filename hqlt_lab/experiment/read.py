@@ -22,7 +22,9 @@ from yaml import YAMLError
 from hqlt_lab.errors import ConfigError, did_you_mean, listed
 from hqlt_lab.experiment.change import MERGED, changed
 from hqlt_lab.experiment.source import looked_at, text_of
+from hqlt_lab.experiment.yaml_mistakes import NotYaml, told_plainly
 
+SMALLEST = "`question: ...` and `task: {name: parity}`."
 LONGEST_CHAIN = 20  # files that extend each other
 
 
@@ -52,13 +54,18 @@ def read_file(file: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read ({error.strerror}).{instead_of(file)}") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{file}: is not YAML: {error}") from error
+        line = error.object[: error.start].count(b"\n") + 1
+        raise ConfigError(f"{file}, line {line}: is not YAML in UTF-8. Save the file with this encoding.") from error
     if file.resolve() in seen:
         raise ConfigError(f"{file}: extends itself, by way of {' -> '.join(one.name for one in seen)}.")
     try:
         told = understood(text)
+    except NotYaml as error:
+        raise ConfigError(f"{file}{error.place}: {error}") from error
     except ConfigError as error:
         raise ConfigError(f"{file}: {error}") from error
+    if not told and not seen:
+        raise ConfigError(f"{file}: is empty. An experiment begins with its question and its task: {SMALLEST}")
     if not isinstance(told, dict):
         raise ConfigError(f"{file}: an experiment is a mapping (question: ..., task: ..., ...), not {told!r:.60}.")
     told = {str(key): value for key, value in told.items()}
@@ -76,7 +83,9 @@ def understood(text: str) -> Any:
         return OmegaConf.to_container(OmegaConf.create(looked_at(text)), resolve=False)
     except ConfigError:
         raise
-    except (YAMLError, OmegaConfBaseException, RecursionError, ValueError) as error:
+    except YAMLError as error:
+        raise told_plainly(error, text) from error
+    except (OmegaConfBaseException, RecursionError, ValueError) as error:
         raise ConfigError(f"is not YAML: {' '.join(str(error).split())[:500]}") from error
 
 

@@ -31,9 +31,9 @@ FILES = {
 MISTAKES = {
     "plan stduy.yaml": "stduy.yaml: cannot be read (No such file or directory). Did you mean 'study.yaml'?",
     "plan folder": "folder: cannot be read (Is a directory). It is a folder; the files in it: folder/inside.yaml.",
-    "plan syntax.yaml": "syntax.yaml: is not YAML: while scanning a quoted scalar",
+    "plan syntax.yaml": 'syntax.yaml, line 1: the quote " is not closed.',
     "plan binary.yaml": "binary.yaml: is not YAML:",
-    "plan empty.yaml": "question: say in a sentence what the experiment asks.\ntask: what is learned?",
+    "plan empty.yaml": "empty.yaml: is empty. An experiment begins with its question and its task",
     "plan no_task.yaml": "task: what is learned? Name a task, such as {name: parity}.",
     "plan seeds.yaml": "seeds: a number of seeds or a list of them is needed, got [].",
     "plan key.yaml": "model.widht: there is no such setting. Did you mean 'width'?",

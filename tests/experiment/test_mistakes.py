@@ -156,7 +156,10 @@ MISTAKES = {
         {"model": "model: {mixer: kv_only}", "cross": "cross: {model.update_rule: [delta, retention]}"},
         "arms 'base, update_rule=delta' and 'base, update_rule=retention' are the same",
     ),
-    "the same arm twice": ({"arms": "arms:\n  a: {model.mixer: sum}\n  a: {model.mixer: vector}"}, "is not YAML: "),
+    "the same arm twice": (
+        {"arms": "arms:\n  a: {model.mixer: sum}\n  a: {model.mixer: vector}"},
+        "'a' stands there twice.",
+    ),
     "cross without a list": (
         {"cross": "cross: {model.mixer: sum}"},
         "cross.model.mixer: a list of values is needed, got 'sum'.",
@@ -211,7 +214,7 @@ MISTAKES = {
         {"train": "train: {steps: '${model.length}'}"},
         "train.steps: ${model.length} refers to nothing",
     ),
-    "not YAML": ({"train": "train: {steps: 10"}, "is not YAML: "),
+    "not YAML": ({"train": "train: {steps: 10"}, "question.yaml, line 4: the bracket { is not closed"),
     "not a mapping": (
         {name: "" for name in GOOD} | {"list": "- a\n- b"},
         "an experiment is a mapping (question: ..., task: ..., ...)",
