@@ -1,6 +1,8 @@
 """Studies of cells that train in a moment."""
 
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,8 @@ import pytest
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.experiment.experiment import Experiment, load
 from hqlt_lab.registry import include, temporarily
+from hqlt_lab.study.coordinator import Coordinator
+from hqlt_lab.study.crew import Crew
 from hqlt_lab.study.record import Record
 from hqlt_lab.study.run import Choice, open_agenda, prepare, train
 from hqlt_lab.study.store import Store
@@ -87,3 +91,21 @@ def faulty():
     with temporarily():
         include(FAULTY)
         yield
+
+
+@pytest.fixture
+def join(lab: Lab, postgres: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Coordinator]]:
+    """One more who shares a study, in this process, with room for one cell and one GPU."""
+    monkeypatch.setenv("HQLT_STORE", postgres.database())
+    with ExitStack() as stack:
+
+        def one_more(
+            experiment: Experiment, view: View | None = None, gpus_of: Callable[[Cell], float] = lambda cell: 0
+        ) -> Coordinator:
+            store, crew = Store(lab.runs, experiment.name), Crew(1, 1, 1, gpus_of, None)
+            stack.enter_context(store.owned())
+            stack.callback(crew.close)
+            agenda = open_agenda(experiment, store)
+            return Coordinator(agenda, crew, Nobody(), view or View(), lambda place: True)
+
+        yield one_more

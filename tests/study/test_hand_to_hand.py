@@ -1,41 +1,10 @@
 """Two who share a study, in one process: a cell may be somebody else's by the time one reaches for it."""
 
 import io
-from contextlib import ExitStack
 
-import pytest
 from rich.console import Console
 
 from hqlt_lab.cli.board import Board
-from hqlt_lab.experiment.cell import Cell
-from hqlt_lab.experiment.experiment import Experiment
-from hqlt_lab.study.coordinator import Coordinator
-from hqlt_lab.study.crew import Crew
-from hqlt_lab.study.run import open_agenda
-from hqlt_lab.study.store import Store
-from hqlt_lab.study.view import View
-
-from .conftest import Nobody
-
-
-def no_gpu(cell: Cell) -> float:
-    return 0
-
-
-@pytest.fixture
-def join(lab, postgres, monkeypatch):
-    """One more who works on the study, with room for one cell and one GPU."""
-    monkeypatch.setenv("HQLT_STORE", postgres.database())
-    with ExitStack() as stack:
-
-        def one_more(experiment: Experiment, view: View | None = None, gpus_of=no_gpu) -> Coordinator:
-            store, crew = Store(lab.runs, experiment.name), Crew(1, 1, 1, gpus_of, None)
-            stack.enter_context(store.owned())
-            stack.callback(crew.close)
-            agenda = open_agenda(experiment, store)
-            return Coordinator(agenda, crew, Nobody(), view or View(), lambda place: True)
-
-        yield one_more
 
 
 def test_a_cell_that_does_not_fit_is_not_begun_in_the_place_of_one_that_does(lab, join):
