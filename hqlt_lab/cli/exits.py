@@ -11,6 +11,7 @@ from enum import IntEnum
 from typing import Any
 
 from hqlt_lab.errors import HqltError
+from hqlt_lab.registry import blamed
 from hqlt_lab.secrets import scrubbed
 
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
@@ -49,7 +50,7 @@ class NotAllWell(HqltError):
 
 
 def ending(act: Callable[[], Any]) -> int:
-    """The number that this ends with; an error of the lab or of the disk is a sentence, anything else a traceback."""
+    """The number that this ends with; an error of the lab, of the disk or of one's own part is a sentence."""
     try:
         act()
         sys.stdout.flush()
@@ -68,6 +69,10 @@ def ending(act: Callable[[], Any]) -> int:
         if error.errno not in (*DISK, *FILES):
             raise
         return told(sentence(error), Exit.MISTAKE)
+    except Exception as error:
+        if (blame := blamed(error)) is None:
+            raise
+        return told(str(blame), Exit.MISTAKE)
 
 
 def told(words: str, code: Exit) -> Exit:

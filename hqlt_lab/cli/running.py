@@ -1,6 +1,6 @@
 """The verbs that train studies: run, worker."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -65,7 +65,8 @@ def run(
         stopped(told)
     if not as_json:
         old = dict.fromkeys(record.arm.split(", ")[0] for record in done.report.records if record.changed)
-        next_commands(told, done.folder, old)
+        failed = [record.key for record in done.report.records if record.state == "failed"]
+        next_commands(told, done.folder, old, failed)
     if done.unanswered or any(row.unfinished.get("failed") for row in done.report.rows):
         raise typer.Exit(Exit.NOT_ALL_WELL)
 
@@ -107,9 +108,13 @@ def worker(
         raise typer.Exit(Exit.STOPPED)
 
 
-def next_commands(told: "Typed", folder: Path, old: Iterable[str]) -> None:
-    """Where to look now."""
-    console.print(f"\nNext:\n    {told.with_verb('ui')}    # every curve and run in the browser", soft_wrap=True)
+def next_commands(told: "Typed", folder: Path, old: Iterable[str], failed: Sequence[str] = ()) -> None:
+    """Where to look now; `failed` are keys of cells."""
+    console.print("\nNext:")
+    if failed:
+        logs = told._replace(file=Path(failed[0]), change=[])
+        console.print(f"    {logs.with_verb('logs')}    # the traceback of the first that failed", soft_wrap=True)
+    console.print(f"    {told.with_verb('ui')}    # every curve and run in the browser", soft_wrap=True)
     console.print(f"    {told.with_verb('report')}    # this table again; --latex, --json, ...", soft_wrap=True)
     console.print(f"    {escape(shown_path(folder / 'report.html'))}    # a page with figures", soft_wrap=True)
     if old:

@@ -1,0 +1,70 @@
+"""What is told of parts of one's own that go wrong: a sentence with their file and line, not a traceback."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HQLT = str(Path(sys.executable).parent / "hqlt")
+STUDY = """
+question: Does mine count?
+task: {name: parity, train_length: [3, 8], test_length: [8, 16], eval_size: 16}
+model: {width: 8, heads: 1, layers: 1, timing: {name: synchronous, window: 4}, mixer: sum, positions: none}
+train: {steps: 2, batch_size: 4, valid_every: 2, checkpoint_every: 2}
+trainer: {accelerator: cpu}
+launcher: {workers: 1, threads: 1}
+arms: {mine: {model.update_rule: mine}}
+seeds: 1
+"""
+RULE = """
+from torch import nn
+from hqlt_lab.components.update_rules._base import LinearRule
+from hqlt_lab.ops.steps import Gates
+from hqlt_lab.registry import register
+
+@register("update_rule", "mine")
+class Mine(LinearRule):
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+
+    def gates(self, x):
+        return Gates(write=x[..., : self.heads].sigmoid().mT)
+"""
+SLIPS = {
+    "in its constructor": ("self.heads = heads", "self.heads = haeds", 11, "NameError: name 'haeds' is not defined"),
+    "in its gates": (".sigmoid()", ".sigmiod()", 14, "AttributeError: 'Tensor' object has no attribute 'sigmiod'"),
+    "in what it inherits": ("def gates", "def gaets", 7, "NotImplementedError: Mine gives no gates"),
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "study.yaml").write_text(STUDY)
+    (tmp_path / "mine.py").write_text(RULE)
+    return tmp_path
+
+
+def hqlt(folder, *words, code=0):
+    done = subprocess.run([HQLT, *words], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("place", SLIPS)
+def test_what_a_part_raises_is_told_with_its_file_and_line(folder, place):
+    old, new, line, said = SLIPS[place]
+    (folder / "mine.py").write_text(RULE.replace(old, new))
+    told = hqlt(folder, "--with", "mine.py", "plan", "study.yaml", code=1)
+    assert f"update_rule 'mine' (mine.py, line {line}) raised {said}." in told
+    assert "Traceback" not in told
+
+
+def test_a_slip_in_a_part_is_tried_once_and_its_log_is_pointed_at(folder):
+    (folder / "mine.py").write_text(RULE.replace(".sigmoid()", ".sigmiod()"))
+    told = hqlt(folder, "--with", "mine.py", "run", "study.yaml", code=3)
+    assert "1/1  mine, seed 0: failed. update_rule 'mine' (mine.py, line 14) raised AttributeError" in told
+    assert "will be tried again" not in told
+    (line,) = [line for line in told.splitlines() if " logs " in line]
+    assert "Traceback" in hqlt(folder, *line.split("#")[0].split()[1:])
