@@ -4,25 +4,32 @@ A linear map is 2 FLOPs per weight and token forward and twice that backward; th
 taken for granted, as it does behind an embedding.  The two memories are counted from shapes (`ops/flops.py`).  A part
 (rule, mixer, feature map, positions) is called on one token and torch counts, so that a part from outside is counted
 whatever it is made of.
+
+On the meta device, where plans are made, parts that are written alike are counted once, on one with numbers in it: for
+a single token that is quicker than torch's meta operators, the first of which loads all of torch.compile.
 """
 
 from collections import Counter
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from hqlt_lab.model.config import PARTS
 from hqlt_lab.model.memory import HybridMemory
 from hqlt_lab.model.sequence_model import SequenceModel
 from hqlt_lab.ops.flops import Flops, counted, of_products, softmax_flops
 from hqlt_lab.ops.steps import Course, each, precise
+from hqlt_lab.registry import build
 
 PROJECTIONS = ("to_q", "to_k", "to_v", "to_out", "to_gate")
 NORMS = ("norm", "memory_norm", "mlp_norm")
 NAMES = dict.fromkeys(PROJECTIONS, "projections") | dict.fromkeys(NORMS, "norms") | {"embed": "embedding"}
 MAPS = ("projections", "convolutions", "mlp", "head")  # each of their weights is used once per token
+
+
+T = TypeVar("T")
+_known: dict[tuple[Any, ...], Any] = {}  # what was counted on the meta device
 
 
 class Work(NamedTuple):
@@ -47,7 +54,7 @@ def work(model: SequenceModel, length: int) -> Iterator[Work]:
 
 def alike(model: SequenceModel) -> list[tuple[HybridMemory, int]]:
     """The memories that differ, each with how many layers have one like it: these need not be counted one by one."""
-    told = [repr([model.config.part(kind, layer) for kind in PARTS]) for layer in range(model.config.layers)]
+    told = [repr(memory.specs) for memory in model.memories]
     one_of = dict(zip(told, model.memories, strict=True))
     return [(one_of[parts], layers) for parts, layers in Counter(told).items()]
 
@@ -59,6 +66,19 @@ def of_memory(memory: HybridMemory, length: int) -> Iterator[Work]:
         yield from of_softmax(memory, length)
     if memory.update_rule is not None:
         yield from of_fast_weights(memory, length)
+
+
+def once(memory: HybridMemory, kind: str, count: Callable[[Any], T], *more: Any) -> T:
+    """What a part computes; `more` is what else it depends on.  A live part may have been changed: it is asked anew."""
+    part, weight = getattr(memory, kind), memory.to_q.weight
+    if not weight.is_meta:
+        return count(part)
+    alike = (kind, type(part), repr(memory.specs[kind]), *weight.shape, memory.heads, *more)
+    if alike not in _known:
+        with torch.random.fork_rng(devices=[]):
+            _known[alike] = count(build(kind, memory.specs[kind], width=weight.shape[1], heads=memory.heads))
+    found: T = _known[alike]
+    return found
 
 
 def part_of(name: str) -> str:
@@ -81,36 +101,39 @@ def per_token(part: str, forward: int, length: int) -> Work:
 
 def of_mixer(memory: HybridMemory) -> int:
     """One token."""
-    x = token(memory)
+    x = at_hand(token(memory))
     answer = heads(memory, x)
     fw, kv = (answer if name in memory.mixer.reads else None for name in ("fw", "kv"))
-    return counted(lambda: memory.mixer(x, fw, kv))
+    return once(memory, "mixer", lambda mixer: counted(lambda: mixer(x, fw, kv)))
 
 
 def of_softmax(memory: HybridMemory, length: int) -> Iterator[Work]:
     """The products with keys and values, and what it takes to place queries and keys."""
     keys = 1 + (length if memory.room is None else memory.room)  # the ring is as long as it ever gets, from the start
-    u = heads(memory, token(memory))
+    u = heads(memory, at_hand(token(memory)))
     shape = (memory.heads, u.shape[-1], u.shape[-1])
     decoding = softmax_flops(memory.schedule, 1, keys, *shape).forward
     yield Work("softmax", *softmax_flops(memory.schedule, length, length, *shape), decoding)
-    positions: Any = memory.positions
-    turn = counted(lambda: positions.turn(u, place(u)))
+    turn = once(memory, "positions", lambda positions: counted(lambda: positions.turn(u, place(u))))
     yield Work("positions", *of_products(2 * length * turn), (1 + keys) * turn)
 
 
 def of_fast_weights(memory: HybridMemory, length: int) -> Iterator[Work]:
     """The rule's gates, the features of queries and keys, and the scan."""
     rule: Any = memory.update_rule
-    feature_map: Any = memory.feature_map
-    x, steps = token(memory), memory.schedule.hold or 1  # with hold, a token repeats the steps of its stretch
+    x, steps = at_hand(token(memory)), memory.schedule.hold or 1  # with hold, a token repeats the steps of its stretch
     q = precise(heads(memory, x))
-    yield per_token("update_rule", counted(lambda: rule.gates(x)), length)
-    feature = counted(lambda: feature_map(q))
+    yield per_token("update_rule", once(memory, "update_rule", lambda part: counted(lambda: part.gates(x))), length)
+    feature = once(memory, "feature_map", lambda part: counted(lambda: part(q)))
     yield Work("feature_map", *of_products((1 + rule.writes) * length * feature), (1 + rule.writes * steps) * feature)
     state = q.new_zeros(1, memory.heads, q.shape[-1], rule.value_channels(q.shape[-1]))
     course = Course(memory.schedule.hold)
-    training, decoding = of_scan(rule, x, q, length, None, course), of_scan(rule, x, q, steps, state, course)
+
+    def scanned(tokens: int, state: Tensor | None) -> Flops:
+        given = (x, q, tokens, state, course)
+        return once(memory, "update_rule", lambda part: of_scan(part, *given), tokens, state is None, course.hold)
+
+    training, decoding = scanned(length, None), scanned(steps, state)
     yield Work("fast_weights", *training, decoding.forward)
 
 
@@ -126,6 +149,11 @@ def of_scan(rule: Any, x: Tensor, q: Tensor, tokens: int, state: Tensor | None, 
 def token(memory: HybridMemory) -> Tensor:
     """One token of the stream, [1, 1, width], where the layer's weights are."""
     return memory.to_q.weight.new_zeros(1, 1, memory.to_q.in_features)
+
+
+def at_hand(x: Tensor) -> Tensor:
+    """The same with numbers in it."""
+    return torch.zeros(x.shape, dtype=x.dtype) if x.is_meta else x
 
 
 def place(u: Tensor) -> Tensor:

@@ -42,7 +42,7 @@ class HybridMemory(nn.Module):
     def __init__(self, config: ModelConfig, layer: int = 0) -> None:
         super().__init__()
         width, heads = config.width, config.heads
-        specs = {kind: config.part(kind, layer) for kind in PARTS}
+        self.specs = specs = {kind: config.part(kind, layer) for kind in PARTS}  # the parts as they are written
 
         def part(kind: str) -> Any:
             return build(kind, specs[kind], width=width, heads=heads)
