@@ -19,7 +19,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -119,7 +119,8 @@ def attempted(
 
     def record(step: int, metrics: dict[str, float]) -> None:
         nonlocal spool, told
-        spool = spool or Spool(folder)  # not before `fit` is alone here: one who was taken for dead may still write
+        # not before `fit` is alone here: one who was taken for dead may still write
+        spool = spool or opened.enter_context(Spool(folder))
         spool.add(step, metrics)
         if cell.measure.select in metrics or time.monotonic() - told > GLANCE:
             tell(("point", {"step": step, "metrics": metrics}))
@@ -127,7 +128,8 @@ def attempted(
         if given_up():
             raise Pruned
 
-    with output_into(folder / LOG, f"attempt {order['attempt']}, {time.strftime('%Y-%m-%d %H:%M:%S')}"), stoppable():
+    title = f"attempt {order['attempt']}, {time.strftime('%Y-%m-%d %H:%M:%S')}"
+    with output_into(folder / LOG, title), stoppable(), ExitStack() as opened:
         try:
             load_parts(order["with"], order["code"], cell)
             from hqlt_lab.train.fit import fit
