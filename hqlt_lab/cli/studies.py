@@ -121,7 +121,9 @@ def ui(
     change: SetOption = None,
     runs: RunsOption = Path("runs"),
     tracking: TrackingOption = None,
-    port: Annotated[int, typer.Option(help="Another one is taken if this is in use.")] = 5000,
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Default: 5000, or another one if that is in use.")
+    ] = None,
     host: Annotated[
         str, typer.Option(help="Where to listen; 0.0.0.0: on every network, where all who reach it can change runs.")
     ] = "127.0.0.1",
@@ -130,6 +132,7 @@ def ui(
     from hqlt_lab import api
     from hqlt_lab.study.store import studies_in
     from hqlt_lab.track import doors
+    from hqlt_lab.track.ports import PORT, port_for
     from hqlt_lab.track.server import serve
 
     tracker = api.tracker_of(runs, tracking)
@@ -137,8 +140,12 @@ def ui(
         raise StoreError(f"{runs}: there are no runs to look at. Begin with: hqlt run {file or 'FILE'}")
     if file and (behind := api.catch_up(file, change=change or (), runs=runs, tracking=tracking)):
         warn(behind)
-    if doors.is_open(host) and not tracker.served:
-        warn(doors.warning(host))
+    if not tracker.served:
+        port, asked = port_for(host, port), port
+        if asked is None and port != PORT:
+            console.print(f"Port {PORT} is in use; this is at {port}.")
+        if doors.is_open(host):
+            warn(doors.warning(host))
     console.print("The server takes some seconds to start ...")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # is Ctrl-C here: no server is left behind
     with suppress(KeyboardInterrupt), serve(tracker, port, host) as address:

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from urllib.request import urlopen
 from hqlt_lab.errors import StoreError
 from hqlt_lab.secrets import scrubbed
 from hqlt_lab.track import doors
+from hqlt_lab.track.ports import port_for
 from hqlt_lab.track.store import Tracker
 
 Process: TypeAlias = "subprocess.Popen[bytes]"
@@ -26,12 +26,12 @@ LIGHT = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}  # 0.5 GB instead of 3
 
 
 @contextmanager
-def serve(tracker: Tracker, port: int = 5000, host: str = doors.HERE) -> Iterator[str]:
+def serve(tracker: Tracker, port: int | None = None, host: str = doors.HERE) -> Iterator[str]:
     """The address of a server for this store, while the context lasts; a store behind a server has its own."""
     if tracker.served:
         yield tracker.shown
         return
-    port = port if free(host, port) else any_port(host)
+    port = port_for(host, port)
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "server.log"
         process = start(tracker, host, port, log)
@@ -76,24 +76,3 @@ def end(process: Process) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-
-
-def free(host: str, port: int) -> bool:
-    """Whether nobody listens there."""
-    with socket.socket(doors.family(host)) as door:
-        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            door.bind((host, port))
-        except OSError:
-            return False
-    return True
-
-
-def any_port(host: str) -> int:
-    """A port that nobody uses now."""
-    with socket.socket(doors.family(host)) as door:
-        try:
-            door.bind((host, 0))
-        except OSError as error:
-            raise StoreError(f"--host {host}: this machine cannot listen there ({error.strerror}).") from error
-        return int(door.getsockname()[1])

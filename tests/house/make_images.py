@@ -9,7 +9,8 @@ from pathlib import Path
 
 from hqlt_lab.api import links, tracker_of
 from hqlt_lab.errors import StoreError
-from hqlt_lab.track.server import any_port, serve
+from hqlt_lab.track.ports import any_port
+from hqlt_lab.track.server import serve
 from tests.house.browser import Window, opened, without_panels
 
 STUDY = "first_run"

@@ -7,7 +7,8 @@ import pytest
 import hqlt_lab as lab
 from hqlt_lab.api import links, tracker_of
 from hqlt_lab.report.page import TEMPLATES
-from hqlt_lab.track.server import any_port, serve
+from hqlt_lab.track.ports import any_port
+from hqlt_lab.track.server import serve
 from tests.house.browser import chromium, opened
 
 pytestmark = [

@@ -51,11 +51,11 @@ def test_a_server_is_reached_by_the_machine_s_own_address_if_it_was_asked_to(tra
     network = next(doors.own_addresses(), None)
     if network is None:
         pytest.skip("this machine has no address but its own")
-    with serve(tracker, 5000) as address:
+    with serve(tracker) as address:
         assert address.startswith("http://127.0.0.1:") and asked(address) == 200
         with pytest.raises(URLError):
             urlopen(address.replace("127.0.0.1", network), timeout=5)
-    with serve(tracker, 5000, "0.0.0.0") as address:
+    with serve(tracker, host="0.0.0.0") as address:
         assert doors.bracketed(network) in address
         assert asked(address) == 200 and asked(address, Origin=address) == 200  # the page itself asks with its origin
         assert asked(address, Host="evil.example.org") == 403  # a name of theirs that leads here

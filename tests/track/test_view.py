@@ -10,6 +10,7 @@ from urllib.request import urlopen
 import pytest
 
 from hqlt_lab.errors import StoreError
+from hqlt_lab.track import ports
 from hqlt_lab.track.courier import catch_up
 from hqlt_lab.track.server import serve
 from hqlt_lab.track.store import Tracker
@@ -67,11 +68,22 @@ def processes(word: str) -> list[str]:
     return [command for command in found if word in command and str(os.getpid()) not in command]
 
 
-@pytest.mark.slow
-def test_the_server_answers_elsewhere_if_its_port_is_taken_and_leaves_nothing_behind(tracker, study, look):
+def test_a_port_that_was_asked_for_is_taken_or_refused():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with serve(tracker, port) as address:
+        with pytest.raises(StoreError, match=f"--port {port}: it is in use. Take another"):
+            ports.port_for("127.0.0.1", port)
+    assert ports.port_for("127.0.0.1", port) == port
+
+
+@pytest.mark.slow
+def test_the_server_answers_elsewhere_if_its_usual_port_is_taken_and_leaves_nothing_behind(
+    tracker, study, look, monkeypatch
+):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        monkeypatch.setattr(ports, "PORT", port)
+        with serve(tracker) as address:
             assert not address.endswith(f":{port}")
             assert urlopen(f"{address}/health", timeout=5).read() == b"OK"
             named = f"--port {address.rpartition(':')[2]} "
