@@ -11,10 +11,11 @@ from enum import IntEnum
 from typing import Any
 
 from hqlt_lab.errors import HqltError
+from hqlt_lab.files import FULL
 from hqlt_lab.registry import blamed
 from hqlt_lab.secrets import scrubbed
 
-DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
+CLOSED = (errno.EROFS, errno.EACCES, errno.EPERM)
 FILES = (errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.EEXIST)
 
 
@@ -66,7 +67,7 @@ def ending(act: Callable[[], Any]) -> int:
     except HqltError as error:
         return told(str(error), Exit.MISTAKE)
     except OSError as error:
-        if error.errno not in (*DISK, *FILES):
+        if error.errno not in (*FULL, *CLOSED, *FILES):
             raise
         return told(sentence(error), Exit.MISTAKE)
     except Exception as error:
@@ -83,8 +84,10 @@ def told(words: str, code: Exit) -> Exit:
 def sentence(error: OSError) -> str:
     """A disk that is full or closed, or a file that is not what it should be."""
     where = f"{error.filename}: " if error.filename else ""
-    if error.errno in DISK:
+    if error.errno in FULL:
         return f"{where}{error.strerror}. What was written before is safe; the same command goes on."
+    if error.errno in CLOSED:
+        return f"{where}{error.strerror}. Name a place that is open to you: --runs, --into or --save."
     return f"{where}{error.strerror}."
 
 

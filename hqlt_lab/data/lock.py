@@ -16,7 +16,9 @@ def owned(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder / "prepare.lock", os.O_CREAT | os.O_RDWR, 0o644)
     except OSError as error:
-        raise StoreError(f"{folder}: nothing can be written here ({error.strerror}).") from error
+        raise StoreError(
+            f"{folder}: nothing can be written here ({error.strerror}). Name another folder: --into FOLDER"
+        ) from error
     try:
         take(handle, folder)
         yield

@@ -108,7 +108,9 @@ class Database:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StoreError(f"{self.folder}: nothing can be written here ({error.strerror}).") from error
+            raise StoreError(
+                f"{self.folder}: nothing can be written here ({error.strerror}). Name another folder: --runs FOLDER"
+            ) from error
         self.patiently(self.make_tables, patience=10)
         self.sign = self.sign or signed(self.file, self.url)
         self.who, name = ourselves()
@@ -209,7 +211,7 @@ class Database:
                     told = True
                 time.sleep(min(0.2 + waited / 10, 5))
 
-    def reader(self, storage: Callable[[], Any]) -> Reader:
+    def reader(self) -> Reader:
         """One who reads all that is written here, again and again, without Optuna."""
         return DatabaseReader(self.say, self.prefix)
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hqlt_lab.errors import StoreError
-from hqlt_lab.study.reader import JournalReader, Reader
+from hqlt_lab.study.journal_reader import JournalReader, intact
+from hqlt_lab.study.reader import Reader
 
 FILE = "cells.journal"
 T = TypeVar("T")
@@ -42,7 +43,9 @@ class Journal:
             self.folder.mkdir(parents=True, exist_ok=True)
             handle = os.open(self.lock_file, os.O_CREAT | os.O_RDWR)
         except OSError as error:
-            raise StoreError(f"{self.folder}: nothing can be written here ({error.strerror}).") from error
+            raise StoreError(
+                f"{self.folder}: nothing can be written here ({error.strerror}). Name another folder: --runs FOLDER"
+            ) from error
         if not locked(handle):
             os.close(handle)
             raise StoreError(
@@ -91,9 +94,9 @@ class Journal:
         """A file is there, or it is an error."""
         return ask()
 
-    def reader(self, storage: Callable[[], Any]) -> Reader:
-        """One who reads all that is written here, again and again, in Optuna's view of it."""
-        return JournalReader(storage())
+    def reader(self) -> Reader:
+        """One who reads all that is written here, again and again."""
+        return JournalReader(self.file)
 
     def storage(self) -> Any:
         """Optuna's view of it."""
@@ -102,13 +105,8 @@ class Journal:
         from optuna.storages.journal import JournalFileBackend
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        try:
+        with intact(self.file):
             return JournalStorage(JournalFileBackend(str(self.file)))
-        except ValueError as error:  # a line that is no JSON, in the middle: `mend` cuts off the last one
-            raise StoreError(
-                f"{self.file}: a line of it is damaged ({error}). Move the file away and run the study again: "
-                "cells that are done are taken from their folders, the others go on from their checkpoints."
-            ) from error
 
 
 def locked(handle: int) -> bool:

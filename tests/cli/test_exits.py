@@ -51,7 +51,10 @@ MISTAKES = {
     "evaluate study.yaml": "study: none of these cells is trained under runs. Train them with `hqlt run`.",
     "data show nowhere": "nowhere: there are no prepared data.",
     "data prepare nowhere.txt --into data": "nowhere.txt: there is no such file or folder.",
-    "run study.yaml --runs study.yaml": "nothing can be written here (Not a directory).",
+    "run study.yaml --runs study.yaml": "nothing can be written here (Not a directory). Name another folder: --runs",
+    # there not even root may write
+    "new mixer mine --into /sys": "/sys/mine.py: Permission denied. Name a place that is open to you: --runs, --into",
+    "report study.yaml --save /sys/saved": "/sys/saved: Operation not permitted. Name a place that is open to you",
     "schema --into nowhere/schema.json": "nowhere/schema.json: No such file or directory.",
     "--with nowhere.py list": "--with nowhere.py: there is no such file.",
     "--with part.py list": "part.py: it cannot be run (SyntaxError: invalid syntax, line 1).",
