@@ -10,6 +10,7 @@ from rich.markup import escape
 from hqlt_lab.cli.options import FileArgument, RunsOption, SetOption, for_programs
 from hqlt_lab.cli.screen import aside, console, warn, whole
 from hqlt_lab.cli.typed import Typed, elsewhere
+from hqlt_lab.errors import ConfigError
 
 if TYPE_CHECKING:
     from hqlt_lab.report.report import Report
@@ -36,6 +37,7 @@ def report(
     """The table of a study, what to be careful about, and the answer; also while it runs."""
     from hqlt_lab import api
 
+    one_form(save, {"--markdown": markdown, "--csv": csv, "--latex": latex, "--json": as_json, "--html": html})
     made = api.report(file, change=change or (), runs=runs)
     made = made.with_importance() if importance else made
     if html or save:
@@ -57,6 +59,13 @@ def report(
             aside.print(f"Nothing of it was trained yet. Begin with\n    {begin}", soft_wrap=True)
             if hint := elsewhere(file, runs):
                 warn(hint, aside)
+
+
+def one_form(save: Path | None, forms: dict[str, bool]) -> None:
+    """Two forms in one stream can be read by nobody."""
+    asked = [form for form, wanted in forms.items() if wanted]
+    if len(asked) > 1 and save is None:
+        raise ConfigError(f"{' '.join(asked)}: one form at a time is printed; --save FOLDER writes all of them.")
 
 
 def show(report: "Report") -> None:

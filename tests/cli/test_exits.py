@@ -56,6 +56,7 @@ MISTAKES = {
     "new mixer mine --into /sys": "/sys/mine.py: Permission denied. Name a place that is open to you: --runs, --into",
     "report study.yaml --save /sys/saved": "/sys/saved: Operation not permitted. Name a place that is open to you",
     "schema --into nowhere/schema.json": "nowhere/schema.json: No such file or directory.",
+    "report study.yaml --latex --html": "--latex --html: one form at a time is printed; --save FOLDER writes all",
     "--with nowhere.py list": "--with nowhere.py: there is no such file.",
     "--with part.py list": "part.py: it cannot be run (SyntaxError: invalid syntax, line 1).",
 }
