@@ -14,7 +14,7 @@ This room knows no torch; a shelf of parts is imported when the first part of it
 
 assert __name__ == "hqlt_lab.registry", "import hqlt_lab.registry: the bare folder name makes a second, empty registry"
 
-from hqlt_lab.registry.blame import blamed
+from hqlt_lab.registry.blame import blamed, outside_parts
 from hqlt_lab.registry.build import build, split
 from hqlt_lab.registry.entries import Entry, available, describe, find, register, temporarily
 from hqlt_lab.registry.kinds import KINDS, Kind
@@ -41,6 +41,7 @@ __all__ = [
     "names_in",
     "open_shelf",
     "options",
+    "outside_parts",
     "register",
     "sentences",
     "settings_from",

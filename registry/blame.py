@@ -53,7 +53,9 @@ def blamed(error: Exception) -> Blame | None:
     """The part in whose file, or else in whose inherited code, the error arose; none for complaints and the disk's."""
     if isinstance(error, HqltError | OSError):
         return None
-    parts, frames = outside_parts(), [*walk_tb(error.__traceback__)][::-1]
+    # a launcher is on the way to everything
+    parts = {file: found for file, found in outside_parts().items() if not any(kind == "launcher" for kind, _ in found)}
+    frames = [*walk_tb(error.__traceback__)][::-1]
     for frame, line in frames:
         if found := parts.get(frame.f_code.co_filename):
             return Blame(*nearest(found, line), frame.f_code.co_filename, line, error)
@@ -65,11 +67,11 @@ def blamed(error: Exception) -> Blame | None:
 
 
 def outside_parts() -> dict[str, list[tuple[str, str]]]:
-    """Kind and name of the parts that are not the lab's, by their file; a launcher is on the way to everything."""
+    """Kind and name of the parts that are not the lab's, by their file."""
     found: dict[str, list[tuple[str, str]]] = {}
     for (kind, name), maker in _book.items():
         file = getattr(sys.modules.get(maker.__module__), "__file__", None)
-        if file and kind != "launcher" and not maker.__module__.startswith("hqlt_lab."):
+        if file and not maker.__module__.startswith("hqlt_lab."):
             found.setdefault(file, []).append((kind, name))
     return found
 

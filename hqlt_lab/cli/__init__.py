@@ -29,7 +29,9 @@ def parts_first(words: Sequence[str]) -> list[str]:
     first, rest, left = list[str](), list[str](), list(words)
     while left and left[0] != "--":
         word = left.pop(0)
-        if word == "--with" and left:
+        if word == "--with":
+            if not left:
+                return [word]  # typer then says that a file is missing
             first += [word, left.pop(0)]
         else:
             (first if word.startswith("--with=") else rest).append(word)

@@ -20,6 +20,7 @@ from hqlt_lab.cli import (
     studies,
 )
 from hqlt_lab.cli.exits import Exit
+from hqlt_lab.cli.screen import aside, warn
 
 app = typer.Typer(
     help="Ablations of hybrid quadratic-linear transformers: compose, check, train, compare.",
@@ -27,6 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     epilog=f"Ends with {', '.join(f'{code.value} {code.word}' for code in Exit)}: docs/reference/command_line.md.",
 )
+PART = 'A part stands below @register("update_rule", "my_rule"); `hqlt new update_rule my_rule` writes one.'
 ANYWHERE = "Before the verb or behind it. Repeatable."
 
 
@@ -48,9 +50,13 @@ def before(
     ] = False,
 ) -> None:
     """Ablations of hybrid quadratic-linear transformers: compose, check, train, compare."""
-    from hqlt_lab.registry import hand_on
+    from hqlt_lab.registry import hand_on, included, outside_parts
 
-    hand_on(outside or [])
+    for file in outside or []:
+        files, parts = included(), outside_parts()
+        hand_on([file])
+        if file.suffix == ".py" and included() != files and outside_parts() == parts:
+            warn(f"--with {file}: no part is registered in it. {PART}", aside)
 
 
 app.command("list")(components.list_parts)

@@ -68,3 +68,15 @@ def test_a_slip_in_a_part_is_tried_once_and_its_log_is_pointed_at(folder):
     assert "will be tried again" not in told
     (line,) = [line for line in told.splitlines() if " logs " in line]
     assert "Traceback" in hqlt(folder, *line.split("#")[0].split()[1:])
+
+
+def test_a_file_without_a_part_is_told_and_a_file_with_one_is_not(folder):
+    (folder / "empty.py").write_text("from hqlt_lab.components.mixers.sum import Sum\n")
+    told = hqlt(folder, "--with", "empty.py", "--with", "mine.py", "--with", "mine.py", "list", "update_rule", "mine")
+    assert "--with empty.py: no part is registered in it. A part stands below @register(" in told
+    assert "--with mine.py" not in told
+
+
+def test_with_without_a_file_says_what_it_lacks(folder):
+    told = hqlt(folder, "list", "--with", code=2)
+    assert "'--with' requires an argument" in told and "No such option" not in told
