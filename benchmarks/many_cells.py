@@ -24,8 +24,8 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
 from hqlt_lab.experiment.experiment import Experiment, load
-from hqlt_lab.study.agenda import Place
 from hqlt_lab.study.ledger import Ledger
+from hqlt_lab.study.place import Place
 from hqlt_lab.study.run import open_agenda
 from hqlt_lab.study.store import ENVIRONMENT, Store
 from hqlt_lab.track.provenance import code_of

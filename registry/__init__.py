@@ -16,10 +16,10 @@ assert __name__ == "hqlt_lab.registry", "import hqlt_lab.registry: the bare fold
 
 from hqlt_lab.registry.blame import blamed, outside_parts
 from hqlt_lab.registry.build import build, split
-from hqlt_lab.registry.entries import Entry, available, describe, find, register, temporarily
+from hqlt_lab.registry.entries import Entry, available, describe, find, register, temporarily, typed
 from hqlt_lab.registry.kinds import KINDS, Kind
 from hqlt_lab.registry.options import Option, fits, options, spelled
-from hqlt_lab.registry.outside import hand_on, include, included
+from hqlt_lab.registry.outside import declared, hand_on, include, included, installed
 from hqlt_lab.registry.sentences import sentences
 from hqlt_lab.registry.settings import settings_from, too_large, too_small
 from hqlt_lab.registry.shelves import names_in, open_shelf, titles
@@ -32,12 +32,14 @@ __all__ = [
     "available",
     "blamed",
     "build",
+    "declared",
     "describe",
     "find",
     "fits",
     "hand_on",
     "include",
     "included",
+    "installed",
     "names_in",
     "open_shelf",
     "options",
@@ -51,4 +53,5 @@ __all__ = [
     "titles",
     "too_large",
     "too_small",
+    "typed",
 ]

@@ -1,6 +1,7 @@
 """The book of registered parts: write in it, look in it, restore it."""
 
 import inspect
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass
@@ -107,6 +108,12 @@ def temporarily() -> Iterator[None]:
         _book.clear()
         _book.update(before)
         forget(set(included()) - files)
+
+
+def typed() -> bool:
+    """Whether a part was typed at a prompt or in a notebook, where there is no file to look at."""
+    outside = {maker.__module__ for maker in _book.values() if not maker.__module__.startswith("hqlt_lab.")}
+    return any(not getattr(sys.modules.get(module), "__file__", None) for module in outside)
 
 
 def canonical(name: str) -> str:

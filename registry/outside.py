@@ -90,7 +90,7 @@ def load_declared() -> None:
     """Entry points of installed packages, then what the working folder's pyproject.toml lists; each once."""
     folder = Path.cwd()
     if not _declared_in:
-        for point in importlib.metadata.entry_points(group="hqlt_lab.components"):
+        for point in installed():
             point.load()
         for file in inherited():
             include(file)
@@ -101,6 +101,11 @@ def load_declared() -> None:
                 project = folder / "pyproject.toml"
                 raise RegistryError(f"{project}: [tool.hqlt_lab] with lists {name!r}, and there is no such file.")
             include(folder / name)
+
+
+def installed() -> list[importlib.metadata.EntryPoint]:
+    """What installed packages bring along."""
+    return list(importlib.metadata.entry_points(group="hqlt_lab.components"))
 
 
 def declared() -> list[Path]:

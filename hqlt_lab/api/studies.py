@@ -16,10 +16,14 @@ from hqlt_lab.experiment.experiment import load as load_experiment
 from hqlt_lab.experiment.read import as_yaml, read
 from hqlt_lab.files import read_json, write
 from hqlt_lab.registry import hand_on, included
+from hqlt_lab.study.agenda import Agenda
+from hqlt_lab.study.attempts import Attempts
 from hqlt_lab.study.crew import warm_up
+from hqlt_lab.study.outline import keep, kept, outline_of
 from hqlt_lab.study.record import SETTLED
 from hqlt_lab.study.run import Choice, Prepared, cards, open_agenda, prepare, train, wanted
 from hqlt_lab.study.run import forget as forget_cells
+from hqlt_lab.study.standing import Standing
 from hqlt_lab.study.store import ENVIRONMENT, Store, studies_in
 from hqlt_lab.study.view import View
 
@@ -166,6 +170,7 @@ def at_work(
         if not joining or not kept_file(store.folder).exists():
             ours = [one for one in change if not one.startswith("launcher.")]  # of this machine, not of the study
             write(kept_file(store.folder), as_yaml(read(Path(file), ours)))
+            keep_plan(study.agenda, file, change)
         work = Work(study, Courier(tracker_of(runs, tracking), card))
         try:
             yield work
@@ -197,14 +202,26 @@ class Status:
 def status(
     file: str | Path, *, change: Sequence[str] = (), only: Sequence[str] = (), runs: str | Path = RUNS
 ) -> Status:
-    """Every cell as it stands."""
-    experiment = load_experiment(file, change)
-    store = Store(runs, experiment.name)
-    agenda = open_agenda(experiment, store)
-    wish = wanted(experiment, agenda, only)
-    chosen = {place.key for place in agenda.places() if wish(place)}
-    records = [record for record in [*agenda.records(), *agenda.superseded()] if record.key in chosen]
-    return Status(records, experiment.measure.report, store.book.workers())
+    """Every cell as it stands; from the plan that the study keeps, if nothing has changed since."""
+    store = Store(runs, Path(file).stem)
+    if outline := kept(store.folder, Path(file), change):
+        standing = Standing(Attempts(store), store, outline.retries)
+        cells = [(place, place.point or {}) for place in outline.chosen(only)]
+        report = outline.report
+    else:
+        agenda = open_agenda(load_experiment(file, change), store)
+        standing, report = agenda.standing, agenda.experiment.measure.report
+        wish = wanted(agenda.experiment, agenda, only)
+        cells = [(place, agenda.point(place) or {}) for place in agenda.places() if wish(place)]
+        keep_plan(agenda, file, change)
+    older = [record for cell in cells for record in standing.superseded(*cell)]
+    return Status([*(standing.record(*cell) for cell in cells), *older], report, store.book.workers())
+
+
+def keep_plan(agenda: Agenda, file: str | Path, change: Sequence[str]) -> None:
+    """For the next look; a search is planned while it goes."""
+    if not agenda.search:
+        keep(agenda.store.folder, Path(file), change, outline_of(agenda))
 
 
 def forget(

@@ -10,7 +10,6 @@ Seeds come before points and points before arms, so that arms can be compared as
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -19,29 +18,13 @@ from hqlt_lab.experiment.experiment import Arm, Experiment
 from hqlt_lab.experiment.plan import key_of, points, with_seeds, words
 from hqlt_lab.files import read_json
 from hqlt_lab.study.choose import chosen_point
-from hqlt_lab.study.ledger import Attempt, Ledger
-from hqlt_lab.study.record import SETTLED, Record, State, with_answers
+from hqlt_lab.study.ledger import Ledger
+from hqlt_lab.study.place import Place
+from hqlt_lab.study.record import SETTLED, Record, State
 from hqlt_lab.study.search import length, point_of, space, values_of
+from hqlt_lab.study.standing import Standing
 from hqlt_lab.study.store import Store
-from hqlt_lab.track.provenance import code_of
-from hqlt_lab.track.sent import read_sent
 from hqlt_lab.train import claim
-
-
-@dataclass(frozen=True, kw_only=True)
-class Place:
-    """A cell's place in the plan."""
-
-    key: str
-    arm: Arm
-    seed: int
-    point: Mapping[str, Any] | None = None  # tuned path -> value; None: the sampler says it, see `Agenda.point`
-    number: int | None = None  # of the searched point
-
-    @property
-    def counts(self) -> bool:
-        """Whether it is reported; otherwise it only finds a point."""
-        return self.number is None
 
 
 class Agenda:
@@ -49,10 +32,9 @@ class Agenda:
 
     def __init__(self, experiment: Experiment, ledger: Ledger, store: Store) -> None:
         self.experiment, self.ledger, self.store = experiment, ledger, store
-        self.retries = experiment.launcher.get("retries", 0)
+        self.standing = Standing(ledger, store, experiment.launcher.get("retries", 0))
         self.search = space(experiment.tune)
         self.known: dict[str, Cell] = {}  # settings of every cell that was looked at
-        self.codes: dict[tuple[int, int], dict[str, str]] = {}  # by the task and the model of cells that are known
 
     @cached_property
     def first(self) -> dict[str, Cell]:
@@ -166,83 +148,18 @@ class Agenda:
         return None if point is None else values_of(point, self.experiment.tune)
 
     def record(self, place: Place) -> Record:
-        """How a cell stands."""
-        tries = self.ledger.of(place.key)
-        return self.told(place, tries, self.state(place, tries), self.ledger.generations.get(place.key, 0))
+        """How a cell stands, and what is known of it."""
+        return self.standing.record(place, self.point(place) or {})
 
     def superseded(self) -> list[Record]:
         """Cells that were forgotten, as they stood."""
-        found = []
-        for place in self.places():
-            for generation in range(self.ledger.generations.get(place.key, 0)):
-                tries = self.ledger.of(place.key, generation)
-                found.append(self.told(place, tries, "superseded", generation))
-        return found
-
-    def told(self, place: Place, tries: list[Attempt], state: State, generation: int) -> Record:
-        """What is known of a cell from these attempts."""
-        end = tries[-1].end if tries else {}
-        outcome: Mapping[str, Any] = {name: end[name] for name in OUTCOME if name in end}
-        folder = self.store.cell(place.key, generation)
-        if state == "done":
-            outcome = with_answers(outcome, folder)
-        return Record(
-            key=place.key,
-            arm=place.arm.title,
-            seed=place.seed,
-            levels=place.arm.levels,
-            point=self.point(place) or {},
-            counts=place.counts,
-            state=state,
-            attempts=len(tries),
-            why=end.get("why", ""),
-            code=tries[-1].made_by if tries else {},
-            changed=self.changed(place, tries[-1]) if state == "done" else (),
-            folder=folder,
-            run=sent.run if tries and (sent := read_sent(folder)) else None,
-            **outcome,
-        )
+        found = (self.standing.superseded(place, self.point(place) or {}) for place in self.places())
+        return [record for records in found for record in records]
 
     def stands(self, place: Place) -> State:
         """How a cell stands, and nothing else of it."""
-        return self.state(place, self.ledger.of(place.key))
-
-    def state(self, place: Place, tries: list[Attempt]) -> State:
-        """From the attempts at a cell to its state; failures of other code than today's are tried again."""
-        status = tries[-1].status if tries else "interrupted"
-        if status in ("done", "diverged", "pruned"):
-            return status  # type: ignore[return-value]
-        if status == "running":
-            return "running" if self.ledger.alive(tries[-1].cell.get("who", "")) else "waiting"
-        if status == "failed" and self.spent(place, tries):
-            return "failed"
-        return "waiting"
-
-    def code(self, place: Place) -> dict[str, str]:
-        """The sources that a cell would be trained by today; seeds of an arm share their settings, and so these."""
-        cell = self.example(place)
-        settings = id(cell.task), id(cell.model)
-        if settings not in self.codes:
-            self.codes[settings] = code_of(cell)
-        return self.codes[settings]
-
-    def changed(self, place: Place, attempt: Attempt) -> tuple[str, ...]:
-        """Which sources are others today than when a cell was trained."""
-        now = self.code(place)
-        return tuple(name for name, source in attempt.made_by.items() if now.get(name, source) != source)
-
-    def spent(self, place: Place, tries: list[Attempt]) -> bool:
-        """Whether a failed cell has no attempt left."""
-        now = self.code(place)
-        failed = [one for one in tries if one.status == "failed" and one.cell["code"] == now]
-        return bool(failed) and (failed[-1].end.get("permanent", False) or len(failed) > self.retries)
+        return self.standing.state(place.key)
 
     def records(self) -> list[Record]:
         """Every cell that is known by now, as it stands."""
         return [self.record(place) for place in self.places()]
-
-
-OUTCOME = (
-    "step", "metrics", "seconds", "tokens_per_second", "parameters", "state_bytes", "flops_per_token", "errors",
-    "repeatable",
-)  # fmt: skip

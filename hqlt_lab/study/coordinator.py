@@ -24,11 +24,12 @@ from typing import Any, Protocol
 from hqlt_lab.errors import TrainingError
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.study import sources
-from hqlt_lab.study.agenda import Agenda, Place
+from hqlt_lab.study.agenda import Agenda
+from hqlt_lab.study.attempts import Attempt
 from hqlt_lab.study.database import LostTurn
 from hqlt_lab.study.hands import PATIENCE, Event, Hands
-from hqlt_lab.study.ledger import Attempt
 from hqlt_lab.study.others import Others
+from hqlt_lab.study.place import Place
 from hqlt_lab.study.record import Record
 from hqlt_lab.study.search import point_of
 from hqlt_lab.study.view import View

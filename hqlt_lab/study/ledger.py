@@ -12,7 +12,7 @@ superseded.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property, wraps
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
@@ -21,41 +21,12 @@ from optuna.distributions import BaseDistribution
 from optuna.trial import TrialState
 
 from hqlt_lab.experiment.cell import digest
-from hqlt_lab.study.reader import Line, Reader, began
+from hqlt_lab.study.attempts import INTERRUPTED, TOLD, Attempt, Attempts
 from hqlt_lab.study.store import Store
 
 End = Literal["done", "diverged", "pruned", "failed", "interrupted"]
 Search = Mapping[str, BaseDistribution]  # searched path -> where its values lie; empty: nothing is searched
 Values = Mapping[str, Any] | None
-INTERRUPTED: Mapping[str, Any] = {"status": "interrupted"}
-TOLD = {"done": TrialState.COMPLETE, "diverged": TrialState.PRUNED, "pruned": TrialState.PRUNED}
-
-
-@dataclass(frozen=True, eq=False)
-class Attempt:
-    """One try at a cell."""
-
-    study: str
-    number: int
-    key: str
-    cell: Mapping[str, Any]  # arm, seed, point, generation, code: written when it began
-    end: Mapping[str, Any] = field(default_factory=dict)  # status, why, and the outcome; empty while it runs
-    since: float = 0.0  # when it began
-
-    @property
-    def status(self) -> str:
-        return self.end.get("status", "running")
-
-    @property
-    def generation(self) -> int:
-        return self.cell.get("generation", 0)
-
-    @property
-    def made_by(self) -> Mapping[str, str]:
-        """The sources that its result stands on; `code` are those of the attempt itself."""
-        return self.cell.get("made_by", self.cell["code"])
-
-
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -70,62 +41,21 @@ def patient(method: Callable[Concatenate["Ledger", P], T]) -> Callable[Concatena
     return asked
 
 
-class Ledger:
-    """What is known of the cells of one store.  Only who owns the store may call what writes."""
+class Ledger(Attempts):
+    """The same, and what writes, which only who owns the store may call."""
 
     def __init__(
         self, store: Store, direction: Literal["maximize", "minimize"] = "maximize", pruner: Any = None
     ) -> None:
-        self.store, self.direction, self.pruner = store, direction, pruner or optuna.pruners.NopPruner()
+        super().__init__(store)
+        self.direction, self.pruner = direction, pruner or optuna.pruners.NopPruner()
         self.studies: dict[str, optuna.Study] = {}  # those that we have written into
         self.trials: dict[Attempt, optuna.Trial] = {}  # those under way
-        self.attempts: dict[str, dict[tuple[str, int], Attempt]] = {}  # by key, oldest first
-        self.names: dict[str, None] = {}  # of all studies, in the order of their first attempts
-        self.open: set[tuple[str, int]] = set()  # attempts that nobody has ended, ours or not
-        self.generations = store.generations()
-        self.book = store.book
-        self.reader: Reader | None = None
-        self.alive = self.book.living()
-        self.unseen: set[str] = set()  # keys of cells of which others wrote, until somebody looks at them
-        self.book.patiently(self.read)
-        self.book.patiently(self.read_forgotten)
 
     @cached_property
     def storage(self) -> Any:
         """Optuna's view of the book, opened when it is first needed."""
         return self.book.storage()
-
-    def read(self) -> set[str]:
-        """Take in all that was written; the keys of cells of which there is news.
-
-        Reading writes nothing: it needs no lock, and cannot harm a torn journal.
-        """
-        if self.reader is None and self.book.exists:
-            self.reader = self.book.reader(lambda: self.storage)
-        news = (self.take_in(line) for line in (self.reader.lines() if self.reader else ()))
-        return {key for key in news if key}
-
-    def take_in(self, line: Line) -> str | None:
-        """The key of its cell, if it says anything new."""
-        place, over = (line.study, line.number), line.state.is_finished()
-        self.names.setdefault(line.study)
-        (self.open.discard if over else self.open.add)(place)
-        known = self.attempts.get(line.cell["key"], {}).get(place) if line.cell else None
-        if line.cell is None or (known is not None and (known.end or not over)):
-            return None
-        self.note(Attempt(*place, line.cell["key"], line.cell, end_of(line), line.since))
-        return str(line.cell["key"])
-
-    def read_forgotten(self) -> None:
-        """Which cells are superseded."""
-        for raised in self.reader.forgotten() if self.reader else ():
-            for key, generation in raised.items():
-                self.generations[key] = max(generation, self.generations.get(key, 0))
-
-    def refresh(self) -> None:
-        """What others wrote, and who of them is still there."""
-        self.alive = self.book.living()
-        self.unseen |= self.book.patiently(self.read)
 
     @contextmanager
     def claiming(self) -> Iterator[None]:
@@ -147,21 +77,6 @@ class Ledger:
             )
             self.names.setdefault(name)
         return self.studies[name]
-
-    def note(self, attempt: Attempt) -> None:
-        """Keep the newest state of an attempt."""
-        self.attempts.setdefault(attempt.key, {})[attempt.study, attempt.number] = attempt
-
-    def of(self, key: str, generation: int | None = None) -> list[Attempt]:
-        """The attempts at a cell that still count, or those of another generation, oldest first."""
-        generation = self.generations.get(key, 0) if generation is None else generation
-        tries = [one for one in self.attempts.get(key, {}).values() if one.generation == generation]
-        return sorted(tries, key=lambda one: one.since)  # an arm that was renamed has attempts in several studies
-
-    def orphans(self) -> bool:
-        """Whether an attempt is under way whose coordinator is dead."""
-        under_way = (one for tries in self.attempts.values() for one in tries.values() if not one.end)
-        return any(not self.alive(one.cell["who"]) for one in under_way)
 
     @patient
     def recover(self) -> set[str]:
@@ -221,7 +136,7 @@ class Ledger:
         in its folder.
         """
         trial, end, study = self.trials[attempt], {"status": status, **told}, self.study(attempt.study)
-        state = TOLD.get(status, TrialState.FAIL)
+        state = TrialState[TOLD.get(status, "FAIL")]
         with suppress(optuna.exceptions.UpdateFinishedTrialError):  # told before, and the answer was lost; or closed
             trial.set_user_attr("end", end)
         found = study.tell(trial, value if state == TrialState.COMPLETE else None, state=state, skip_if_finished=True)
@@ -251,12 +166,9 @@ class Ledger:
             study.set_user_attr("generations", study.user_attrs.get("generations", {}) | raised)
 
 
-def end_of(line: Line) -> Mapping[str, Any]:
-    """How an attempt ended; words that Optuna was not told in time do not count."""
-    if not line.state.is_finished():
-        return {}
-    end = line.end or INTERRUPTED
-    return end if TOLD.get(end["status"], TrialState.FAIL) == line.state else INTERRUPTED
+def began(trial: optuna.Trial) -> float:
+    """When a trial was asked for, in seconds."""
+    return trial.datetime_start.timestamp() if trial.datetime_start else 0.0
 
 
 def sampler(study: str, trials: int) -> optuna.samplers.BaseSampler:

@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Container
 from contextlib import suppress
 
-from hqlt_lab.study.agenda import Agenda, Place
+from hqlt_lab.study.agenda import Agenda
 from hqlt_lab.study.database import LostTurn
+from hqlt_lab.study.place import Place
 from hqlt_lab.study.view import View
 
 AROUND = 2.0  # seconds between two looks

@@ -13,10 +13,10 @@ from hqlt_lab.errors import StoreError
 from hqlt_lab.experiment.experiment import Arm, Experiment
 from hqlt_lab.experiment.settings import MeasureConfig
 from hqlt_lab.registry import settings_from
-from hqlt_lab.study.agenda import OUTCOME
+from hqlt_lab.study.attempts import Attempt, Attempts
 from hqlt_lab.study.choose import by_point
-from hqlt_lab.study.ledger import Attempt, Ledger
 from hqlt_lab.study.record import SETTLED, Record, with_answers
+from hqlt_lab.study.standing import OUTCOME, changed
 from hqlt_lab.study.store import Store
 from hqlt_lab.track.provenance import sources_today
 from hqlt_lab.train.claim import FILE
@@ -33,7 +33,7 @@ class Past:
 
 def remember(store: Store) -> Past:
     """Read a study's folder."""
-    ledger = Ledger(store)
+    ledger = Attempts(store)
     tries = [tries for key in ledger.attempts if (tries := ledger.of(key))]
     tries.sort(key=lambda one: one[0].since)
     records = [record_of(one, store) for one in tries]
@@ -51,7 +51,6 @@ def record_of(tries: Sequence[Attempt], store: Store) -> Record:
     last = tries[-1]
     cell, end = last.cell, last.end
     folder = store.cell(last.key, last.generation)
-    now = sources_today(last.made_by)
     return Record(
         key=last.key,
         arm=cell["arm"],
@@ -62,7 +61,7 @@ def record_of(tries: Sequence[Attempt], store: Store) -> Record:
         attempts=len(tries),
         why=end.get("why", ""),
         code=last.made_by,
-        changed=tuple(name for name, source in last.made_by.items() if now.get(name, source) != source),
+        changed=changed(last.made_by),
         folder=folder,
         **with_answers({name: end[name] for name in OUTCOME if name in end}, folder),
     )

@@ -14,11 +14,12 @@ from hqlt_lab.experiment.cell import Cell, digest
 from hqlt_lab.experiment.experiment import Experiment
 from hqlt_lab.experiment.plan import fits, select, wishes, words
 from hqlt_lab.registry import build
-from hqlt_lab.study.agenda import Agenda, Place
+from hqlt_lab.study.agenda import Agenda
 from hqlt_lab.study.coordinator import Coordinator, Tracker, card_of
 from hqlt_lab.study.errand import Errand
 from hqlt_lab.study.hands import Hands
 from hqlt_lab.study.ledger import Ledger
+from hqlt_lab.study.place import Place
 from hqlt_lab.study.record import SETTLED, Record
 from hqlt_lab.study.store import Store
 from hqlt_lab.study.view import View
@@ -52,6 +53,8 @@ def pruner(experiment: Experiment) -> Any:
 
 def wanted(experiment: Experiment, agenda: Agenda, only: Sequence[str]) -> Callable[[Place], bool]:
     """Whether a cell was asked for; words that nothing has are told at once."""
+    if not only:
+        return lambda place: True
     seeds = {*experiment.final_seeds, *(experiment.tune_seeds if agenda.search else ())}
     known = [words(arm.name, seed, arm.levels) for arm in experiment.arms for seed in sorted(seeds)]
     known += [agenda.words(place) for place in agenda.places()]

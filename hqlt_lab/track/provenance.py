@@ -10,14 +10,16 @@ import json
 import shlex
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from hqlt_lab.errors import RegistryError
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.experiment.fill import bare_model, fill_model
-from hqlt_lab.registry import KINDS, available, find
+from hqlt_lab.registry import KINDS, find
 from hqlt_lab.secrets import scrubbed
 from hqlt_lab.track.machine import machine, repository, versions
 from hqlt_lab.track.sent import read_sent
@@ -74,17 +76,26 @@ def sources_today(names: Iterable[str]) -> dict[str, str]:
     return {name: found for name in names if (found := source_today(name)) is not None}
 
 
-@cache
 def source_today(name: str) -> str | None:
     """The hash of "lab" or of "kind name"; None if there is no such part any more."""
     if name == "lab":
         return lab()
     kind, _, part = name.partition(" ")
-    shelf = KINDS[kind].shelf if kind in KINDS else None
+    if kind not in KINDS:
+        return None
+    if (own := on_shelf(kind, part)) is not None:
+        return own
+    with suppress(RegistryError):
+        return of_source(find(kind, part))
+    return None
+
+
+@cache
+def on_shelf(kind: str, part: str) -> str | None:
+    """The same of a part of the lab's own, without importing it."""
+    shelf = KINDS[kind].shelf
     file = place(shelf.removeprefix("hqlt_lab.")) / f"{part}.py" if shelf else None
-    if file is not None and file.is_file():
-        return short_hash([file])
-    return of_source(find(kind, part)) if kind in KINDS and part in available(kind) else None
+    return short_hash([file]) if file is not None and file.is_file() else None
 
 
 def commits(study: Path, artifacts: Path) -> list[str]:

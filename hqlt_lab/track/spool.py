@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from hqlt_lab.train.lines import add_line, read_lines, write_on
 
 FILE = "metrics.jsonl"
+TAIL = 2**16  # bytes: more than a line has
 
 
 class Point(NamedTuple):
@@ -69,6 +70,12 @@ def points_in(lines: Iterable[Mapping[str, Any]]) -> Iterator[Point]:
             yield Point(told["step"], told["time"], told["metrics"])
         except KeyError:
             continue
+
+
+def last_step(folder: Path) -> int:
+    """The step of the last point, found at the end of the file; 0 before the first."""
+    points, _ = read(folder, max(0, size(folder) - TAIL))
+    return points[-1].step if points else 0
 
 
 def size(folder: Path) -> int:
