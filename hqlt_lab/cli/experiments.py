@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hqlt_lab.experiment.experiment import Experiment
     from hqlt_lab.experiment.plan import Planned
     from hqlt_lab.model.sizes import Sizes
-    from hqlt_lab.study.record import Record
+    from hqlt_lab.track.card import State
     from hqlt_lab.train.cost import Cost
 
 
@@ -76,10 +76,10 @@ def plan(
     show_matches(experiment, planned)
     show_costs(arms, probe)
     if is_study(runs / "studies" / experiment.name):
-        from hqlt_lab import api
+        from hqlt_lab.study.run import states
 
         with suppress(StoreError):  # a database that cannot be asked is no reason to plan nothing
-            show_left(api.status(file, change=change or (), only=only or (), runs=runs).records, arms)
+            show_left(states(experiment, runs, only or ()), arms)
     show_evaluation(experiment)
     for path, axis in experiment.tune.items():
         if not isinstance(axis, list):
@@ -153,12 +153,11 @@ def show_costs(arms: "list[tuple[str, list[Cell], Cost]]", probed: bool) -> None
     )
 
 
-def show_left(records: "list[Record]", arms: "list[tuple[str, list[Cell], Cost]]") -> None:
+def show_left(known: "list[tuple[str, State]]", arms: "list[tuple[str, list[Cell], Cost]]") -> None:
     """What of it was trained before, and what the rest takes."""
     from hqlt_lab.study.record import SETTLED
 
-    known = [record for record in records if record.state != "superseded"]
-    left = Counter(record.arm for record in known if record.state not in SETTLED)
+    left = Counter(arm for arm, state in known if state not in SETTLED)
     seconds = sum(cost.seconds * left[arm] for arm, _, cost in arms)
     rest = f"{left.total()} are left, {about(seconds)}" if left else "nothing is left to train"
     console.print(f"{len(known) - left.total()} of {len(known)} cells are settled already; {rest}.")

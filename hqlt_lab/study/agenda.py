@@ -11,14 +11,13 @@ Seeds come before points and points before arms, so that arms can be compared as
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hqlt_lab.experiment.cell import Cell, digest
 from hqlt_lab.experiment.experiment import Arm, Experiment
 from hqlt_lab.experiment.plan import key_of, points, with_seeds, words
 from hqlt_lab.files import read_json
 from hqlt_lab.study.choose import chosen_point
-from hqlt_lab.study.ledger import Ledger
 from hqlt_lab.study.place import Place
 from hqlt_lab.study.record import SETTLED, Record, State
 from hqlt_lab.study.search import length, point_of, space, values_of
@@ -26,11 +25,14 @@ from hqlt_lab.study.standing import Standing
 from hqlt_lab.study.store import Store
 from hqlt_lab.train import claim
 
+if TYPE_CHECKING:
+    from hqlt_lab.study.ledger import Ledger
+
 
 class Agenda:
     """All cells of an experiment, as far as they are known, with what the ledger says of them."""
 
-    def __init__(self, experiment: Experiment, ledger: Ledger, store: Store) -> None:
+    def __init__(self, experiment: Experiment, ledger: "Ledger", store: Store) -> None:
         self.experiment, self.ledger, self.store = experiment, ledger, store
         self.standing = Standing(ledger, store, experiment.launcher.get("retries", 0))
         self.search = space(experiment.tune)

@@ -18,12 +18,11 @@ from hqlt_lab.study.agenda import Agenda
 from hqlt_lab.study.coordinator import Coordinator, Tracker, card_of
 from hqlt_lab.study.errand import Errand
 from hqlt_lab.study.hands import Hands
-from hqlt_lab.study.ledger import Ledger
 from hqlt_lab.study.place import Place
 from hqlt_lab.study.record import SETTLED, Record
 from hqlt_lab.study.store import Store
 from hqlt_lab.study.view import View
-from hqlt_lab.track.card import CellCard
+from hqlt_lab.track.card import CellCard, State
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +36,8 @@ class Choice:
 
 def open_agenda(experiment: Experiment, store: Store) -> Agenda:
     """What the ledger says of an experiment's cells."""
+    from hqlt_lab.study.ledger import Ledger
+
     return Agenda(experiment, Ledger(store, experiment.measure.direction, pruner(experiment)), store)
 
 
@@ -61,6 +62,13 @@ def wanted(experiment: Experiment, agenda: Agenda, only: Sequence[str]) -> Calla
     select(known, known, only)
     wish = wishes(only)
     return lambda place: fits(agenda.words(place), wish)
+
+
+def states(experiment: Experiment, root: str | Path, only: Sequence[str]) -> list[tuple[str, State]]:
+    """Of every cell its arm and how it stands, which is much less than what is known of it."""
+    agenda = open_agenda(experiment, Store(root, experiment.name))
+    wish = wanted(experiment, agenda, only)
+    return [(place.arm.title, agenda.stands(place)) for place in agenda.places() if wish(place)]
 
 
 def forget(experiment: Experiment, root: str | Path, only: Sequence[str]) -> list[Record]:

@@ -1,24 +1,27 @@
 """What is searched, in Optuna's words.  Where one tuned axis is a range, lists are searched along with it."""
 
 from collections.abc import Mapping
-from typing import Any
-
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from typing import TYPE_CHECKING, Any
 
 from hqlt_lab.experiment.tune import Range
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
 
 Tune = Mapping[str, list[Any] | Range]
 
 
-def space(tune: Tune) -> dict[str, BaseDistribution]:
+def space(tune: Tune) -> "dict[str, BaseDistribution]":
     """Searched path -> where its values lie; empty for a grid."""
     if not any(isinstance(axis, Range) for axis in tune.values()):
         return {}
     return {path: distribution(axis) for path, axis in tune.items()}
 
 
-def distribution(axis: list[Any] | Range) -> BaseDistribution:
+def distribution(axis: list[Any] | Range) -> "BaseDistribution":
     """Whole numbers stay whole; of a list the places are searched, because its values may be parts."""
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
     if isinstance(axis, list):
         return CategoricalDistribution(range(len(axis)))
     if isinstance(axis.low, int) and isinstance(axis.high, int):

@@ -50,6 +50,7 @@ class Store:
     def __init__(self, root: str | Path, name: str) -> None:
         self.root, self.name = Path(root).resolve(), name
         self.folder = self.root / "studies" / name
+        self.cells = self.folder / "cells"
         self.journal = self.folder / JOURNAL
         self.book = self.open_book(os.environ.get(ENVIRONMENT, ""))
 
@@ -61,12 +62,12 @@ class Store:
 
     def cell(self, key: str, generation: int = 0) -> Path:
         """A cell's own folder; after it was forgotten, a new one."""
-        return self.folder / "cells" / (f"{key}.{generation}" if generation else key)
+        return self.cells / (f"{key}.{generation}" if generation else key)
 
     def generations(self) -> dict[str, int]:
         """Of each cell that was forgotten the number of its newest folder, which outlives the journal."""
         found: dict[str, int] = {}
-        for folder in self.folder.glob("cells/*.*"):
+        for folder in self.cells.glob("*.*"):
             key, _, number = folder.name.partition(".")
             found[key] = max(int(number) if number.isdigit() else 0, found.get(key, 0))
         return found
