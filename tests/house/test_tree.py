@@ -51,6 +51,7 @@ MAY_IMPORT = {
     "check": {"errors", "registry", "ops", "components", "model", "tasks"},
     "cli": {
         "errors",
+        "files",
         "words",
         "secrets",
         "registry",
