@@ -1,6 +1,6 @@
 """Settings that belong to no part: a dataclass whose fields have types, defaults and a sentence each."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar, get_type_hints
 
@@ -10,22 +10,50 @@ from hqlt_lab.registry.options import fits, spelled
 Settings = TypeVar("Settings")
 
 
+class SettingsError(ConfigError):
+    """Values that are not possible; `alone` are the sentences that hold whatever the other settings are."""
+
+    alone: tuple[str, ...] = ()
+
+
+def refuse(alone: Sequence[str], together: Sequence[str] = ()) -> None:
+    """Complain of settings that are wrong one by one, or only with the others as they are, if there are any."""
+    if alone or together:
+        error = SettingsError("\n".join([*alone, *together]))
+        error.alone = tuple(alone)
+        raise error
+
+
 def settings_from(maker: type[Settings], given: Mapping[str, Any]) -> Settings:
-    """The dataclass from a mapping; unknown words and values of the wrong type are told together."""
+    """The dataclass from a mapping; unknown words, values of the wrong type and impossible ones are told together."""
     known = hints(maker)  # type: ignore[arg-type]  # a class has a hash
     wrong = [
         f"{word}: there is no such setting.{did_you_mean(word, known)} Settings: {listed(known)}."
         for word in given
         if word not in known
     ]
+    right = {word: value for word, value in given.items() if word in known and fits(value, known[word])}
     wrong += [
         f"{word}: {spelled(known[word])} is needed, got {value!r}."
         for word, value in given.items()
-        if word in known and not fits(value, known[word])
+        if word in known and word not in right
     ]
     if wrong:
-        raise ConfigError("\n".join(wrong))
+        raise ConfigError("\n".join([*wrong, *impossible(maker, right)]))
     return maker(**given)
+
+
+def impossible(maker: Callable[..., Any], right: Mapping[str, Any]) -> Sequence[str]:
+    """What is wrong with these settings, whatever those are that were left out."""
+    try:
+        maker(**right)
+    except SettingsError as error:
+        return error.alone
+    except ConfigError as error:
+        return [str(error)]
+    except TypeError:  # one is missing that has no default
+        return []
+    return []
 
 
 @cache

@@ -15,6 +15,8 @@ cell          one thing to train, completely told
 experiment    the validated whole
 complaints    everything that is wrong with it, gathered
 composition   what is wrong although each part is right: the one place that loads torch
+compositions  all of them, one after the other
+every_mistake all that is wrong where something is
 match         arms of equal size: what the file may say of them
 matched       which arm is matched to which, and how
 solve         the setting that makes a model as large as another

@@ -13,9 +13,11 @@ from typing import Any
 
 from hqlt_lab.errors import ConfigError, did_you_mean, listed
 from hqlt_lab.model.config import PARTS, ModelConfig
+from hqlt_lab.registry.settings import refuse
 
 MERGED = ("task", "model", "train", "agent", "trainer", "ops", "measure", "prune", "launcher")
 VARIED = ("task", "model", "train", "agent", "trainer", "ops")  # what arms and axes may change
+AXES = "cross, tune"  # where complaints about an axis say that it is
 DEEPEST = 10  # words of a path before the last
 WHOLE = ("match",)  # is replaced, like a part
 PART_PATHS = {"task", "launcher", *(f"model.{kind}" for kind in PARTS)}
@@ -23,14 +25,27 @@ PART_PATHS = {"task", "launcher", *(f"model.{kind}" for kind in PARTS)}
 
 def changed(base: Mapping[str, Any], changes: Mapping[str, Any], may: tuple[str, ...], at: str) -> dict[str, Any]:
     """A copy of the base with these changes; `may` names the sections that can be changed."""
-    told = deepcopy(dict(base))
+    told, wrong = change_each(base, changes, may, at)
+    refuse(wrong)
+    return told
+
+
+def change_each(
+    base: Mapping[str, Any], changes: Mapping[str, Any], may: tuple[str, ...], at: str
+) -> tuple[dict[str, Any], list[str]]:
+    """The same, without those that cannot be made, and a sentence for each of these."""
+    told, wrong = deepcopy(dict(base)), []
     for path, value in changes.items():
         section = path.split(".")[0]
         if section not in may:
             whole = f" Did you mean 'model.{path}'?" if hasattr(ModelConfig, section) else did_you_mean(section, may)
-            raise ConfigError(f"{at}: {path!r} cannot be set.{whole} Sections: {listed(may)}.")
-        put(told, path, value, at)
-    return told
+            wrong.append(f"{at}: {path!r} cannot be set.{whole} Sections: {listed(may)}.")
+            continue
+        try:
+            put(told, path, value, at)
+        except ConfigError as error:
+            wrong.append(str(error))
+    return told, wrong
 
 
 def put(told: dict[str, Any], path: str, value: Any, at: str) -> None:

@@ -4,20 +4,20 @@ What is wrong in every arm is told once; what is wrong in some, with their names
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hqlt_lab.errors import ConfigError, HqltError, did_you_mean, listed
-from hqlt_lab.experiment.composition import wrong_together
-from hqlt_lab.experiment.evaluation import is_asked
+from hqlt_lab.experiment.compositions import Compositions
 from hqlt_lab.experiment.fill import fill_part
-from hqlt_lab.experiment.plan import key_of, points
+from hqlt_lab.experiment.plan import points
 from hqlt_lab.experiment.references import refers
+from hqlt_lab.experiment.tune import grid, mapping, tuning
 from hqlt_lab.model.config import PARTS
 from hqlt_lab.registry import settings_from
 
 if TYPE_CHECKING:
-    from hqlt_lab.experiment.experiment import Arm, Experiment
+    from hqlt_lab.experiment.experiment import Experiment
 
 Result = TypeVar("Result")
 
@@ -46,6 +46,16 @@ class Complaints:
                 self.add(line)
             return None
 
+    def passes(self, check: Callable[..., Any], *given: Any) -> bool:
+        """Whether a check has nothing to complain of."""
+        before = len(self.found)
+        self.gather(check, *given)
+        return len(self.found) == before
+
+    def about(self, *sections: str) -> bool:
+        """Whether any complaint is about one of these sections."""
+        return any(sentence.startswith(sections) for sentence in self.found)
+
     def section(self, maker: type[Result], name: str, told: Any) -> Result:
         """A section of settings; its complaints gain its name."""
         if not isinstance(told, Mapping):
@@ -55,14 +65,28 @@ class Complaints:
         except ConfigError as error:
             raise ConfigError("\n".join(f"{name}.{line}" for line in str(error).splitlines())) from error
 
+    def readable(self, told: Mapping[str, Any]) -> dict[str, Any]:
+        """Sections that are mappings: without what cannot be read, of which it is complained."""
+        kinds = {"arms": "named changes", "published": "arms", "quoted": "rows"}
+        right: dict[str, Any] = {}
+        for word in (word for word in kinds if word in told):
+            right[word] = told[word] if isinstance(told[word], Mapping) else {}
+            if not isinstance(told[word], Mapping):
+                self.add(f"{word}: a mapping of {kinds[word]} is needed, got {told[word]!r}.")
+        for word in (word for word in ("cross", "one_at_a_time", "tune") if word in told):
+            axes = self.gather(mapping, told[word], word) or {}
+            make = tuning if word == "tune" else partial(grid, at=word)
+            right[word] = {path: values for path, values in axes.items() if self.gather(make, {path: values})}
+        return right
+
     def rows(self, experiment: "Experiment") -> None:
         """Published rows are rows of arms that exist."""
         titles = [arm.title for arm in experiment.arms]
-        for name in experiment.published:
-            if name not in titles:
-                self.add(
-                    f"published.{name}: no arm is called {name!r}.{did_you_mean(name, titles)} Arms: {listed(titles)}."
-                )
+        unknown = [name for name in experiment.published if name not in titles]
+        for name in () if self.about("arms", "cross", "one_at_a_time") else unknown:
+            self.add(
+                f"published.{name}: no arm is called {name!r}.{did_you_mean(name, titles)} Arms: {listed(titles)}."
+            )
         for word, rows in (("published", experiment.published), ("quoted", experiment.quoted)):
             for name, metrics in rows.items():
                 if not isinstance(metrics, Mapping) or not all(
@@ -74,32 +98,17 @@ class Complaints:
 
     def compositions(self, experiment: "Experiment") -> None:
         """Every arm at every tuned point is a model that can be built, and no two of them are the same."""
-        by_sentence: dict[str, list[str]] = {}
-        warned: dict[str, list[str]] = {}
-        keys: dict[str, str] = {}
-        checked: set[str] = set()
-        trained = [metric for metric in experiment.measure.report if not is_asked(metric)]
-        measure = replace(experiment.measure, report=trained)
+        compositions = Compositions(experiment)
+        books: tuple[dict[str, list[str]], ...] = ({}, {})  # complaints and warnings, each with the titles of its arms
         for arm in experiment.arms:
             for point in points(experiment.tune):
-                title = ", ".join([arm.title, *(f"{path}={value}" for path, value in point.items())])
-                try:
-                    cell = experiment.cell(arm, point, experiment.seeds[0])
-                    wrong, doubtful = wrong_together(cell, measure, arm.allow, checked)
-                    key = key_of(cell)
-                    if keys.setdefault(key, title) != title:
-                        wrong = [
-                            *wrong,
-                            f"arms {keys[key]!r} and {title!r} are the same: nothing that matters differs.",
-                        ]
-                except HqltError as error:
-                    wrong, doubtful = [with_hint(line, arm) for line in str(error).splitlines()], []
-                for sentences, book in ((wrong, by_sentence), (doubtful, warned)):
+                for sentences, book in zip(compositions.look_at(arm, point), books, strict=True):
                     for sentence in sentences:
                         book.setdefault(sentence, []).append(arm.title)
-        for book, tell in ((by_sentence, self.add), (warned, self.warnings.append)):
+        everyone = {arm.title for arm in experiment.arms}
+        for book, tell in zip(books, (self.add, self.warnings.append), strict=True):
             for sentence, titles in book.items():
-                everywhere = set(titles) == {arm.title for arm in experiment.arms} or sentence.startswith("arms ")
+                everywhere = set(titles) == everyone or sentence.startswith("arms")
                 tell(sentence if everywhere else f"{told_of(titles)}: {sentence}")
 
     def unread(self, experiment: "Experiment") -> None:
@@ -118,15 +127,6 @@ class Complaints:
             task = experiment.cell(arm, point, experiment.seeds[0]).task["name"]
             if task != "language":
                 self.add(f"evaluate: these tasks are about text, and arm {arm.title!r} learns {task!r}.")
-
-
-def with_hint(sentence: str, arm: "Arm") -> str:
-    """A renamed part keeps its options; one that the new part lacks is in the way."""
-    for path, name in (*arm.changes.items(), *arm.levels.items()):
-        part = path.removesuffix(".name")
-        if part != path and sentence.startswith(f"{part}:") and "has no option" in sentence:
-            return f"{sentence} To leave the old options behind, replace the part: {{{part}: {name}}}."
-    return sentence
 
 
 def told_of(titles: list[str]) -> str:

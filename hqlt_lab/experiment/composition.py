@@ -14,37 +14,45 @@ from hqlt_lab.experiment.settings import MeasureConfig
 from hqlt_lab.registry import build
 
 Sentences = list[str]
+Found = tuple[Sentences, Sentences]  # complaints and warnings
 
 IDLE = "idle_fast_weights"
 ALLOWED = (IDLE,)  # what an arm may say that it means
 
 
-def wrong_together(
-    cell: Cell, measure: MeasureConfig, allow: tuple[str, ...], checked: set[str]
-) -> tuple[Sentences, Sentences]:
-    """Complaints and warnings; what is in `checked` was told before, what is in `allow` is meant."""
+def wrong_together(cell: Cell, measure: MeasureConfig, allow: tuple[str, ...], checked: dict[str, Found]) -> Found:
+    """Complaints and warnings; `checked` has what was found before, what is in `allow` is meant."""
     unable = [] if cell.agent is None else not_in_a_world(cell)
     name = digest([cell.task, cell.model, allow, unable])
-    if name in checked:
-        return [], []
-    checked.add(name)
+    if name not in checked:
+        task, wrong = wrong_task(cell, measure)
+        model, more = wrong_model(cell, task.vocabulary) if task else (None, [])
+        quiet = model is None or IDLE in allow
+        idle, doubtful = ([], []) if quiet else idle_fast_weights(model, task.tokens_in("train"), cell)
+        checked[name] = wrong + unable + more + idle, doubtful
+    return checked[name]
+
+
+def wrong_task(cell: Cell, measure: MeasureConfig) -> tuple[Any, Sentences]:
+    """The task, or None, and what is wrong with it and with what is measured of it."""
     try:
         task = build("task", cell.task)
     except HqltError as error:
-        return str(error).splitlines(), []
-    wrong = unknown_metrics(task, measure) + unable
+        return None, str(error).splitlines()
+    wrong = unknown_metrics(task, measure)
     try:
-        vocabulary = task.vocabulary
+        _ = task.vocabulary  # of a text that is not prepared there is none
     except HqltError as error:
-        return wrong + [f"task.{line}" for line in str(error).splitlines()], []
+        return None, wrong + [f"task.{line}" for line in str(error).splitlines()]
+    return task, wrong
+
+
+def wrong_model(cell: Cell, vocabulary: int | None) -> tuple[Any, Sentences]:
+    """The model, or None, and what is wrong with it."""
     try:
-        model = on_meta(cell, vocabulary)
+        return on_meta(cell, vocabulary), []
     except HqltError as error:
-        return wrong + [f"model.{line}" for line in str(error).splitlines()], []
-    if IDLE in allow:
-        return wrong, []
-    idle, doubtful = idle_fast_weights(model, task.tokens_in("train"), cell)
-    return wrong + idle, doubtful
+        return None, [f"model.{line}" for line in str(error).splitlines()]
 
 
 def not_in_a_world(cell: Cell) -> Sentences:

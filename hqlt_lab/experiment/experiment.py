@@ -10,7 +10,7 @@ from typing import Any
 
 from hqlt_lab.errors import ConfigError, did_you_mean, listed
 from hqlt_lab.experiment.cell import Cell
-from hqlt_lab.experiment.change import VARIED, changed, label
+from hqlt_lab.experiment.change import AXES, VARIED, changed, label
 from hqlt_lab.experiment.complaints import Complaints
 from hqlt_lab.experiment.composition import ALLOWED
 from hqlt_lab.experiment.evaluation import EvaluateConfig, evaluation_of, unasked
@@ -40,6 +40,11 @@ class Arm:
     levels: Mapping[str, Any] = field(default_factory=dict)  # crossed path -> value
     changes: Mapping[str, Any] = field(default_factory=dict)  # the arm's own
     allow: tuple[str, ...] = ()  # what would be a mistake, but is meant here
+
+    @property
+    def place(self) -> str:
+        """Where the file has its changes."""
+        return f"arms.{self.name}"
 
     @cached_property
     def title(self) -> str:
@@ -93,7 +98,7 @@ class Experiment:
 
     def as_written(self, arm: Arm, point: Mapping[str, Any], seed: int) -> Cell:
         """The same before it is matched."""
-        told = changed(changed(self.base, arm.changes, VARIED, arm.title), {**arm.levels, **point}, VARIED, arm.title)
+        told = changed(changed(self.base, arm.changes, VARIED, arm.place), {**arm.levels, **point}, VARIED, AXES)
         sections = filled(resolved(told))
         return Cell(**sections, measure=self.measure, seed=seed, arm=arm.title, axes=dict(arm.levels) | dict(point))
 
@@ -107,29 +112,22 @@ def load(file: str | Path, overrides: Sequence[str] = ()) -> Experiment:
     for word in told:
         if word not in SECTIONS:
             found.add(f"{word}: there is no such section.{did_you_mean(word, SECTIONS)} Sections: {listed(SECTIONS)}.")
-    for word, kind in (("arms", "named changes"), ("published", "arms"), ("quoted", "rows")):
-        if not isinstance(told.get(word, {}), Mapping):
-            found.add(f"{word}: a mapping of {kind} is needed, got {told[word]!r}.")
-    found.stop()
-    found.gather(check_extent, told, SEEDS, TUNE_SEEDS)
-    found.stop()
     if not isinstance(told.get("question"), str) or not told["question"].strip():
         found.add("question: say in a sentence what the experiment asks.")
-    if "task" not in told:
-        found.add("task: what is learned? Name a task, such as {name: parity}.")
-        found.stop()  # nothing can be composed without one
-    arms = found.gather(arms_of, told) or ()
+    right = told | found.readable(told)
+    if not found.passes(check_extent, right, SEEDS, TUNE_SEEDS):
+        found.stop()  # it would take too long to look at the rest
     experiment = Experiment(
         name=path.stem,
         question=str(told.get("question", "")).strip(),
         base={word: told.get(word, {}) for word in VARIED},
-        arms=tuple(arms),
-        tune=found.gather(tuning, told.get("tune", {})) or {},
+        arms=tuple(right_arms(right, found)) or (Arm(name="base"),),
+        tune=tuning(right.get("tune", {})),
         seeds=found.gather(seeds_of, told, "seeds", SEEDS) or (0,),
         tune_seeds=found.gather(seeds_of, told, "tune_seeds", TUNE_SEEDS, FIRST_TUNE_SEED) or (0,),
         measure=found.gather(found.section, MeasureConfig, "measure", told.get("measure", {})) or MeasureConfig(),
-        published=told.get("published", {}),
-        quoted=told.get("quoted", {}),
+        published=right.get("published", {}),
+        quoted=right.get("quoted", {}),
         match=found.gather(match_of, told.get("match")),
         prune=found.gather(prune_of, told),
         evaluate=found.gather(evaluation_of, told.get("evaluate")),
@@ -139,7 +137,7 @@ def load(file: str | Path, overrides: Sequence[str] = ()) -> Experiment:
     )
     if not experiment.final_seeds:
         found.add(f"seeds: {list(experiment.seeds)} were all tuned on (tune_seeds). Add one that was not.")
-    for sentence in conflicts(told, experiment.match) if experiment.match else ():
+    for sentence in conflicts(right, experiment.match) if experiment.match else ():
         found.add(sentence)
     if "evaluate" not in told or experiment.evaluate:  # a complaint about the section is enough
         for sentence in unasked(experiment.measure.report, experiment.evaluate):
@@ -166,23 +164,33 @@ def check_name(name: str) -> None:
 
 def arms_of(told: Mapping[str, Any]) -> list[Arm]:
     """The file's arms, at every choice of crossed levels; or each with one axis changed at a time."""
-    named = told.get("arms") or {"base": {}}
-    for name, changes in named.items():
-        if changes is not None and not isinstance(changes, Mapping):
-            raise ConfigError(
-                f"arms.{name}: an arm is a mapping of changes, such as {{model.mixer: sum}}; got {changes!r}."
-            )
+    named, levels = told.get("arms") or {"base": {}}, levels_of(told)
+    return [arm_of(str(name), changes, level) for name, changes in named.items() for level in levels]
+
+
+def right_arms(told: Mapping[str, Any], found: Complaints) -> Iterator[Arm]:
+    """Those that can be read; of the others it is complained."""
+    levels = found.gather(levels_of, told) or [{}]
+    for name, changes in (told.get("arms") or {"base": {}}).items():
+        for level in levels:
+            if (arm := found.gather(arm_of, str(name), changes, level)) is not None:
+                yield arm
+
+
+def levels_of(told: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Every choice of crossed levels; or the base, and then one change at a time."""
     if "cross" in told and "one_at_a_time" in told:
         raise ConfigError("cross, one_at_a_time: use one of them.")
-    levels = [dict(zip(grid(told["cross"], "cross"), values, strict=True)) for values in crossed(told)] or [{}]
-    if "one_at_a_time" in told:
-        axes = grid(told["one_at_a_time"], "one_at_a_time")
-        levels = [{}, *({path: value} for path, values in axes.items() for value in values)]
-    return [arm_of(str(name), changes or {}, level) for name, changes in named.items() for level in levels]
+    axes, single = grid(told.get("cross", {}), "cross"), grid(told.get("one_at_a_time", {}), "one_at_a_time")
+    levels = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
+    return [*levels, *({path: value} for path, values in single.items() for value in values)]
 
 
-def arm_of(name: str, told: Mapping[str, Any], levels: Mapping[str, Any]) -> Arm:
+def arm_of(name: str, given: Any, levels: Mapping[str, Any]) -> Arm:
     """Its changes, and what it allows."""
+    told = {} if given is None else given
+    if not isinstance(told, Mapping):
+        raise ConfigError(f"arms.{name}: an arm is a mapping of changes, such as {{model.mixer: sum}}; got {told!r}.")
     allow = told.get("allow", [])
     if not isinstance(allow, list):
         raise ConfigError(f"arms.{name}.allow: a list is needed, such as [{ALLOWED[0]}]; got {allow!r}.")
@@ -192,11 +200,6 @@ def arm_of(name: str, told: Mapping[str, Any], levels: Mapping[str, Any]) -> Arm
             raise ConfigError(f"arms.{name}.allow: {word!r} cannot be allowed.{nearest} There is: {all_of_them}.")
     changes = {str(path): value for path, value in told.items() if path != "allow"}
     return Arm(name=name, levels=levels, changes=changes, allow=tuple(allow))
-
-
-def crossed(told: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
-    """Every choice of one value per crossed axis."""
-    return product(*grid(told["cross"], "cross").values()) if "cross" in told else iter(())
 
 
 def prune_of(told: Mapping[str, Any]) -> PruneConfig | None:

@@ -14,28 +14,43 @@ from hqlt_lab.experiment.agent import AgentConfig
 from hqlt_lab.experiment.settings import TrainConfig, TrainerConfig
 from hqlt_lab.model.config import PARTS, ModelConfig, OpsConfig, model_config
 from hqlt_lab.registry import find, options, settings_from, split
+from hqlt_lab.registry.settings import refuse
 
 Part = dict[str, Any]
 
 
 def filled(told: Mapping[str, Any]) -> dict[str, Any]:
     """Task, model, train, agent, trainer and ops, complete and checked; every mistake in one message."""
+    made, wrong = fill_each({section: told.get(section, {}) for section in (*FILLS, "agent")})
+    refuse(wrong)
+    return made
+
+
+def fill_each(told: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Of these sections those that are right, and a sentence for each mistake in the others."""
     wrong: list[str] = []
     made: dict[str, Any] = {}
     fills = FILLS | {"agent": lambda given: fill_agent(given, made.get("task", {}).get("name"))}
     for section, fill in fills.items():
+        if section not in told:
+            continue
         try:
-            made[section] = fill(told.get(section, {}))
+            made[section] = fill(told[section])
         except HqltError as error:
-            wrong += [
-                line if line.startswith(f"{section}:") else f"{section}.{line}" for line in str(error).splitlines()
-            ]
-    if wrong:
-        raise ConfigError("\n".join(wrong))
-    return made
+            wrong += [in_section(section, line) for line in str(error).splitlines()]
+    return made, wrong
+
+
+def in_section(section: str, line: str) -> str:
+    """A complaint with the whole path of what it is about."""
+    if line.startswith((f"{section}:", f"{section}.")):
+        return line
+    return f"{section}{line}" if line.startswith(":") else f"{section}.{line}"
 
 
 def fill_task(told: Any) -> Part:
+    if told == {}:
+        raise ConfigError("task: what is learned? Name a task, such as {name: parity}.")
     made = fill_part("task", told, "task")
     maker: Any = find("task", made["name"])
     return made | maker.pinned(made)
@@ -50,9 +65,12 @@ def fill_part(kind: str, spec: Any, at: str) -> Part:
 
 def fill_model(told: Any) -> dict[str, Any]:
     settings = mapping(told)
-    if "vocabulary" in settings:
-        raise ConfigError("vocabulary: the task decides it; leave it out.")
-    model_config(settings)
+    wrong = ["vocabulary: the task decides it; leave it out."] if "vocabulary" in settings else []
+    try:
+        model_config(settings | {"vocabulary": 1})  # there will be one, or `composition` complains
+    except ConfigError as error:
+        wrong += str(error).splitlines()
+    refuse(wrong)
     made = {field.name: settings.get(field.name, field.default) for field in fields(ModelConfig)}
     for kind in PARTS:
         spec = made[kind]

@@ -10,6 +10,7 @@ from typing import Any
 from hqlt_lab.errors import ConfigError, did_you_mean, listed
 from hqlt_lab.experiment.settings import BY, ON, MatchConfig
 from hqlt_lab.registry import settings_from
+from hqlt_lab.registry.settings import refuse
 
 
 def match_of(told: Any) -> MatchConfig | None:
@@ -21,13 +22,14 @@ def match_of(told: Any) -> MatchConfig | None:
         raise ConfigError(
             f"match: one of {listed(ON)} is needed, or {{on: parameters, by: mlp_width, within: 0.01}}; got {told!r}."
         )
-    for word, known in (("on", ON), ("by", BY)):
-        value = given.get(word)
-        if isinstance(value, str) and value not in known:
-            place = "match" if isinstance(told, str) else f"match.{word}"
-            raise ConfigError(
-                f"{place}: {value!r} cannot be matched {word}.{did_you_mean(value, known)} There is: {listed(known)}."
-            )
+    refuse(
+        [
+            f"{'match' if isinstance(told, str) else f'match.{word}'}: {value!r} cannot be matched {word}."
+            f"{did_you_mean(value, known)} There is: {listed(known)}."
+            for word, known in (("on", ON), ("by", BY))
+            if isinstance(value := given.get(word), str) and value not in known
+        ]
+    )
     try:
         return settings_from(MatchConfig, given)
     except ConfigError as error:

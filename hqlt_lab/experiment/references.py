@@ -7,7 +7,7 @@ A value that is referred to may refer on, but not back, and in the end there may
 that each name the one before ten times would be ten billion.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hqlt_lab.errors import ConfigError
@@ -20,6 +20,30 @@ LETTERS = 100_000  # that all values with words from others may have
 def resolved(told: Mapping[str, Any]) -> dict[str, Any]:
     """With every reference replaced by what it refers to."""
     return Resolution(told).of(dict(told), "", ()) if refers(told) else dict(told)
+
+
+def resolve_each(told: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Those sections in which every reference refers to something, and a sentence for each that does not."""
+    made: dict[str, Any] = {}
+    wrong: list[str] = []
+    for section, value in told.items():
+        dead = list(dead_ends(Resolution(told), value, section))
+        wrong += dead
+        if not dead:
+            made[section] = Resolution(told).of(value, section, ())
+    return made, wrong
+
+
+def dead_ends(resolution: "Resolution", section: Any, at: str) -> Iterator[str]:
+    """A sentence for each value of a section whose references lead nowhere."""
+    values = section.items() if isinstance(section, Mapping) else [("", section)]
+    for key, value in values:
+        try:
+            resolution.of(value, f"{at}.{key}".rstrip("."), ())
+        except ConfigError as error:
+            yield str(error)
+            if resolution.is_full:
+                return
 
 
 def refers(value: Any) -> bool:
@@ -36,6 +60,11 @@ class Resolution:
 
     def __init__(self, told: Mapping[str, Any]) -> None:
         self.told, self.values, self.letters = told, 0, 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is more of it than may be."""
+        return self.values > MOST or self.letters > LETTERS
 
     def of(self, value: Any, at: str, way: tuple[str, ...]) -> Any:
         """The value at this place, reached by way of these references."""

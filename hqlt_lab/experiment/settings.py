@@ -5,6 +5,7 @@ from typing import Literal
 
 from hqlt_lab.errors import ConfigError
 from hqlt_lab.registry import too_small
+from hqlt_lab.registry.settings import refuse
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,18 +63,17 @@ class TrainConfig:
         least = {"steps": 1, "batch_size": 1, "accumulate": 1, "valid_every": 1, "checkpoint_every": 1, "log_every": 1}
         least |= {"warmup": 0, "eval_batch_size": 1, "weight_decay": 0, "lr_horizon": 1, "probe_every": 0}
         wrong = too_small(self, least)
-        if not wrong and self.lr <= 0:
+        if self.lr <= 0:
             wrong.append(f"lr: more than 0 is needed, got {self.lr}.")
-        if not wrong and self.batch_size % self.accumulate:
-            wrong.append(f"accumulate: a batch of {self.batch_size} does not divide into {self.accumulate} pieces.")
-        if not wrong and not 0 <= self.lr_floor <= 1:
+        if not 0 <= self.lr_floor <= 1:
             wrong.append(f"lr_floor: a fraction of the peak between 0 and 1 is needed, got {self.lr_floor}.")
-        if not wrong and (len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas)):
+        if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
             wrong.append(f"betas: two numbers in [0, 1) are needed, got {self.betas}.")
-        if not wrong and self.clip is not None and self.clip <= 0:
+        if self.clip is not None and self.clip <= 0:
             wrong.append(f"clip: more than 0 is needed, or null for none, got {self.clip}.")
-        if wrong:
-            raise ConfigError("\n".join(wrong))
+        uneven = self.accumulate > 0 and self.batch_size % self.accumulate
+        pieces = f"accumulate: a batch of {self.batch_size} does not divide into {self.accumulate} pieces."
+        refuse(wrong, [pieces] if uneven else [])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,10 +135,11 @@ class MatchConfig:
         return self.by or ("width" if self.on == "state" else "mlp_width")
 
     def __post_init__(self) -> None:
-        if self.on == "state" and self.by == "mlp_width":
-            raise ConfigError("by: the state does not depend on mlp_width. Use width.")
+        wrong = []
         if not 0 < self.within < 1:
-            raise ConfigError(f"within: a fraction between 0 and 1 is needed, such as 0.01; got {self.within}.")
+            wrong.append(f"within: a fraction between 0 and 1 is needed, such as 0.01; got {self.within}.")
+        useless = self.on == "state" and self.by == "mlp_width"
+        refuse(wrong, ["by: the state does not depend on mlp_width. Use width."] if useless else [])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,10 +175,10 @@ class MeasureConfig:
         return "maximize" if metric.split("/")[1:2] and "accuracy" in metric else self.direction
 
     def __post_init__(self) -> None:
-        if self.margin < 0:
-            raise ConfigError(f"margin: at least 0 is needed, got {self.margin}.")
+        wrong = too_small(self, {"margin": 0})
         if self.select.startswith("test/"):
-            raise ConfigError(
+            wrong.append(
                 f"select: {self.select!r} is a test metric, and selection never sees the test set. "
                 f"Use {self.select.replace('test/', 'valid/', 1)!r}."
             )
+        refuse(wrong)

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from hqlt_lab.errors import ConfigError, listed
+from hqlt_lab.errors import listed
 from hqlt_lab.registry import settings_from, split, too_large, too_small
+from hqlt_lab.registry.settings import refuse
 
 PerLayer = Any  # a part, or a list of parts that repeats over the layers
 PARTS = ("update_rule", "timing", "mixer", "positions", "feature_map")
@@ -61,30 +62,35 @@ class ModelConfig:
     """Maps into the residual stream start as U(+-1/sqrt(fan in)) / sqrt(2 layers), or like all others."""
 
     def __post_init__(self) -> None:
-        if complaints := [*self._sizes(), *self._parts()]:
-            raise ConfigError("\n".join(complaints))
+        sizes = self._sizes()
+        refuse([*sizes, *self._parts()], () if sizes else self._together())
 
     def _sizes(self) -> list[str]:
         least = {"width": 1, "heads": 1, "layers": 1, "vocabulary": 1, "mlp_width": 1, "short_conv": 0}
         most = {"width": 2**20, "layers": 1000, "mlp_width": 2**22, "short_conv": 2**10}
         found = too_small(self, least) + too_large(self, most)
-        if not found and self.width % self.heads:
-            divisors = listed(str(n) for n in range(1, self.width + 1) if self.width % n == 0)
-            found.append(f"heads: {self.width} channels do not divide over {self.heads} heads. Use one of {divisors}.")
         if not 0 <= self.dropout < 1:
             found.append(f"dropout: a share from 0 to less than 1 is needed, got {self.dropout}.")
+        return found
+
+    def _together(self) -> list[str]:
+        found = []
+        if self.width % self.heads:
+            divisors = listed(str(n) for n in range(1, self.width + 1) if self.width % n == 0)
+            found.append(f"heads: {self.width} channels do not divide over {self.heads} heads. Use one of {divisors}.")
         if self.tie_embeddings and self.vocabulary is None:
             found.append("tie_embeddings: there are no embeddings to tie without a vocabulary.")
+        for kind in PARTS:
+            parts = getattr(self, kind)
+            if isinstance(parts, list) and (not parts or self.layers % len(parts)):
+                found.append(f"{kind}: a list of {len(parts)} parts does not repeat evenly over {self.layers} layers.")
         return found
 
     def _parts(self) -> list[str]:
         found = []
         for kind in PARTS:
             given = getattr(self, kind)
-            parts = given if isinstance(given, list) else [given]
-            if not parts or self.layers % len(parts):
-                found.append(f"{kind}: a list of {len(parts)} parts does not repeat evenly over {self.layers} layers.")
-            for number, part in enumerate(parts):
+            for number, part in enumerate(given if isinstance(given, list) else [given]):
                 if part is not None or kind != "feature_map":
                     try:
                         split(kind, part, f"{kind}[{number}]" if isinstance(given, list) else kind)

@@ -249,7 +249,7 @@ def test_all_mistakes_are_told_at_once(tmp_path):
     with pytest.raises(HqltError) as told:
         load(file)
     places = [line.split(":")[0] for line in str(told.value).splitlines()]
-    assert places == ["question", "seeds", "model.widht", "train.step"]
+    assert places == ["question", "seeds", "model.widht", "model.mixer", "train.step"]
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path):

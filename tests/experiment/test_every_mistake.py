@@ -1,0 +1,88 @@
+"""One message has all mistakes of a file, each once, and none that is there only because of another."""
+
+import pytest
+
+from hqlt_lab.errors import HqltError
+from hqlt_lab.experiment.experiment import load
+
+QUESTION = "question: Does it?\n"
+TASK = "task: {name: parity, train_length: [3, 20], test_length: [20, 40]}\n"
+ARMS = "arms: {a: {}, b: {model.mixer: sum}, c: {train.warmup: 3}}\n"
+
+# text: what the complaints are about, all of them
+FILES = {
+    "words of three sections": (
+        QUESTION + "task: {name: parity, lenght: 3}\nmodel: {widht: 64, update_rule: gated_dleta}\n"
+        "train: {batchsize: 4}\n" + ARMS,
+        ["task", "model.widht", "model.update_rule", "train.batchsize"],
+    ),
+    "words, types and values of one section": (
+        QUESTION + TASK + "train: {stepz: 3, clip: fast, lr: -1, batch_size: 0, betas: [1, 2]}\n" + ARMS,
+        ["train.stepz", "train.clip", "train.batch_size", "train.lr", "train.betas"],
+    ),
+    "a setting beside a composition": (
+        QUESTION + "task: {name: parity, train_length: [20, 3]}\ntrain: {stepz: 3}\n" + ARMS,
+        ["train.stepz", "task.train_length"],
+    ),
+    "a part's option beside a setting and a metric": (
+        QUESTION + TASK + "model: {update_rule: {name: delta, max_beta: 3}}\ntrain: {stepz: 3}\n"
+        "measure: {report: [test/acuracy]}\n" + ARMS,
+        ["train.stepz", "measure.report", "model.update_rule.max_beta"],
+    ),
+    "no task": (QUESTION + "model: {layers: 0}\nseeds: 0\n" + ARMS, ["seeds", "task", "model.layers"]),
+    "an unknown section": (QUESTION + TASK + "modle: {}\ntrain: {stepz: 3}\n", ["modle", "train.stepz"]),
+    "every arm": (
+        QUESTION + TASK + "arms: {a: sum, b: {allow: 3}, c: {modl.mixer: sum, trian.lr: 3}}\ntrain: {stepz: 3}\n",
+        ["arms.a", "arms.b.allow", "arms.c", "arms.c", "train.stepz"],
+    ),
+    "one wrong arm at many levels": (
+        QUESTION + TASK + "arms: {a: {}, b: {modl.mixer: sum}}\ncross: {model.width: [8, 16], model.layers: [1, 2]}\n",
+        ["arms.b"],
+    ),
+    "every axis": (
+        QUESTION + TASK + "cross: {model.mixer: sum, model.width: []}\ntune: {train.lr: {low: 1}, train.warmup: 3}\n",
+        ["cross.model.mixer", "cross.model.width", "tune.train.lr", "tune.train.warmup"],
+    ),
+    "sections of the wrong kind": (
+        QUESTION + TASK + "model: 3\ntrain: [1]\narms: [a]\nquoted: 3\n",
+        ["arms", "quoted", "model", "train"],
+    ),
+    "every reference": (
+        QUESTION + TASK + "train: {steps: '${model.no}', lr: '${model.nor}'}\nops: {scan: fast}\n",
+        ["train.steps", "train.lr", "ops.scan"],
+    ),
+    "a matched setting": (QUESTION + TASK + "match: {on: sizes, by: hight}\n", ["match.on", "match.by"]),
+    "heads that would not divide over a width that is misspelt": (
+        QUESTION + TASK + "model: {widht: 48, heads: 3}\n",
+        ["model.widht"],
+    ),
+    "parts that would not repeat over layers that are misspelt": (
+        QUESTION + TASK + "model: {layres: 3, mixer: [sum, vector, sum]}\n",
+        ["model.layres"],
+    ),
+    "rows of arms that cannot be read": (
+        QUESTION + TASK + "arms: {a: {}, b: sum}\npublished: {b: {test/accuracy: {best: 1}}}\n",
+        ["arms.b"],
+    ),
+    "pruning beside a tune section that cannot be read": (
+        QUESTION + TASK + "tune: {train.lr: 3}\nprune: {after: 10}\n",
+        ["tune.train.lr"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "about"), FILES.values(), ids=FILES)
+def test_all_mistakes_are_told_at_once_and_each_once(text, about, tmp_path):
+    file = tmp_path / "question.yaml"
+    file.write_text(text)
+    with pytest.raises(HqltError) as told:
+        load(file)
+    assert [line.split(": ")[0] for line in str(told.value).splitlines()] == about
+
+
+def test_embeddings_can_be_tied_where_there_are_some(tmp_path):
+    (tmp_path / "question.yaml").write_text(QUESTION + TASK + "model: {tie_embeddings: true}\n" + ARMS)
+    assert load(tmp_path / "question.yaml").base["model"] == {"tie_embeddings": True}
+    (tmp_path / "question.yaml").write_text(QUESTION + "task: t_maze\nmodel: {tie_embeddings: true}\n")
+    with pytest.raises(HqltError, match="tie_embeddings: there are no embeddings to tie"):
+        load(tmp_path / "question.yaml")
