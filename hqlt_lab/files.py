@@ -94,9 +94,10 @@ def with_room(folder: Path) -> Iterator[None]:
 
 def full(place: Path) -> str:
     """The sentence for a disk without room."""
-    disk = next(folder for folder in (place.absolute(), *place.absolute().parents) if os.path.ismount(folder))
-    there = shutil.disk_usage(disk)
+    there = place.resolve()  # a link leads to another disk
+    disk = next(folder for folder in (there, *there.parents) if os.path.ismount(folder))
+    room = shutil.disk_usage(disk)
     return (
-        f"{place}: the disk {disk} is full ({there.free / 2**20:,.0f} of {there.total / 2**20:,.0f} MB are free). "
+        f"{place}: the disk {disk} is full ({room.free / 2**20:,.0f} of {room.total / 2**20:,.0f} MB are free). "
         "Nothing that was saved is lost: make room, and run the same command again."
     )

@@ -46,6 +46,14 @@ def test_a_full_disk_leaves_the_last_checkpoint_and_with_room_it_goes_on(small_d
     assert same(weights(folder), weights(tmp_path / "straight"))
 
 
+def test_of_a_link_the_disk_is_named_that_it_leads_to(small_disk, tmp_path):
+    (tmp_path / "link").symlink_to(small_disk.folder)
+    small_disk.fill()
+    told = pytest.raises(NoRoom, match=rf"/link: the disk {small_disk.folder} is full \(0 of 32 MB are free\)")
+    with told, with_room(tmp_path / "link"):
+        write(tmp_path / "link/outcome.json", "new" * 10_000)
+
+
 def test_checkpoints_need_no_room_on_the_disk_of_temporary_files(small_disk, tmp_path, monkeypatch):
     small_disk.fill()
     monkeypatch.setattr("tempfile.tempdir", str(small_disk.folder))
