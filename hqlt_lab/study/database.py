@@ -23,20 +23,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hqlt_lab.errors import StoreError
 from hqlt_lab.files import read_json
 from hqlt_lab.study.address import address, shown, signed
+from hqlt_lab.study.connection import CONNECTIONS, away, cause, engine_for
 from hqlt_lab.study.pulse import Pulse, grace, ourselves, seen_dead
 from hqlt_lab.study.reader import DatabaseReader, Reader
-from hqlt_lab.track.knock import first_line
 
 if TYPE_CHECKING:
-    from sqlalchemy import URL, Connection, Engine
+    from sqlalchemy import Connection, Engine
 
 FILE = "store.json"
 PATIENCE = 600.0  # seconds that the database may be away
-# few of them; one that broke is noticed before it is used, and one that falls silent within half a minute
-ALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 30_000}
-CONNECTIONS: dict[str, Any] = {
-    "pool_pre_ping": True, "pool_size": 2, "connect_args": {"connect_timeout": 10, **ALIVE},
-}  # fmt: skip
 TURN = 60  # seconds that beginning a cell may take before the lock is taken away
 T = TypeVar("T")
 TABLES = (
@@ -231,32 +226,3 @@ SILENT = "select who, extract(epoch from now() - beat) from hqlt_workers where s
 NAMES = "select who, name from hqlt_workers where study = :study order by since"
 LEAVE = "delete from hqlt_workers where study = :study and who = :who"
 LONG_GONE = "delete from hqlt_workers where beat < now() - interval '7 days'"
-
-
-def engine_for(url: "URL") -> "Engine":
-    """Connections to a database."""
-    from sqlalchemy import create_engine
-
-    try:
-        return create_engine(url, **CONNECTIONS)
-    except ModuleNotFoundError as error:
-        raise StoreError("A study in PostgreSQL needs a driver: pip install 'hqlt-lab[postgres]'.") from error
-
-
-def away(error: BaseException) -> bool:
-    """Whether it is the connection, and not what was said."""
-    from sqlalchemy.exc import InterfaceError, OperationalError
-
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, OperationalError | InterfaceError) or getattr(cause, "connection_invalidated", False):
-            return True
-        cause = cause.__cause__
-    return False
-
-
-def cause(error: BaseException) -> str:
-    """What went wrong, in the words of the driver."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return first_line(error)

@@ -9,6 +9,7 @@ another today, or a search says step by step what comes next, the plan is made a
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from hqlt_lab.study.store import is_study
 from hqlt_lab.track.provenance import place as room
 
 FILE = "plan.json"
+KEY = re.compile("[0-9a-f]{16}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,9 +63,9 @@ def kept(folder: Path, file: Path, change: Sequence[str]) -> Outline | None:
     """The plan that was written down; None if there is none, or anything that it was made of has changed."""
     try:
         told = json.loads((folder / FILE).read_text())
-    except (OSError, ValueError):
+        return from_json(told) if told["sign"] == sign(file, change) else None
+    except (OSError, ValueError, TypeError, LookupError, RecursionError):  # a folder may come from anybody
         return None
-    return from_json(told) if isinstance(told, dict) and told.get("sign") == sign(file, change) else None
 
 
 def sign(file: Path, change: Sequence[str]) -> str | None:
@@ -105,5 +107,7 @@ def from_json(told: dict[str, Any]) -> Outline:
     """The way back; of an arm's changes nothing is known."""
     arms = [Arm(name=name, levels=levels) for name, levels in told["arms"]]
     points = told["points"]
+    if not all(KEY.fullmatch(key) for key, *_ in told["places"]):  # is the name of a folder
+        raise ValueError("a key is a short hash")
     places = [Place(key=key, arm=arms[arm], point=points[point], seed=seed) for key, arm, point, seed in told["places"]]
     return Outline(report=told["report"], retries=told["retries"], places=places)

@@ -69,7 +69,14 @@ def test_another_file_is_planned_anew(study):
     assert len(looked(study).records) == 24
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"sign": null}'])
+def test_a_kept_plan_leads_out_of_no_folder(study):
+    whole, told = looked(study), json.loads(kept(study).read_text())
+    told["places"][0][0] = "../../elsewhere"
+    kept(study).write_text(json.dumps(told))
+    assert looked(study) == whole
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"sign": null}', "[" * 100_000])
 def test_a_kept_plan_that_is_damaged_is_made_anew(study, text):
     whole = looked(study)
     kept(study).write_text(text)
