@@ -1,6 +1,8 @@
 """From a name and options, as YAML gives them, to the part itself."""
 
-from collections.abc import Mapping
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from hqlt_lab.errors import HqltError, RegistryError, did_you_mean, listed
@@ -49,11 +51,25 @@ def mistakes(kind: str, name: str, chosen: Mapping[str, Any], at: str) -> list[s
     ]
 
 
+def check_class(kind: str, name: str, maker: Callable[..., Any], at: str) -> None:
+    """A class that lacks what the lab asks of its kind is told which one to subclass; a function may make anything."""
+    bases, place = KINDS[kind].bases, f"{KINDS[kind].shelf}._base"
+    if not inspect.isclass(maker) or not bases:
+        return
+    asked = vars(getattr(importlib.import_module(place), bases[-1]))
+    if lacks := [each for each in asked if not each.startswith("_") and not hasattr(maker, each)]:
+        raise RegistryError(
+            f"{at}: {kind} {name!r} is the class {maker.__name__}, which has no {' or '.join(lacks[:2])}. "
+            f"Subclass {' or '.join(bases)}: from {place} import {bases[0]}"
+        )
+
+
 def build(kind: str, spec: Spec, at: str | None = None, **given: Any) -> Any:
     """Make the part; of what is `given` (width, heads, ...) it receives what its signature names."""
     at = at or kind
     name, chosen = split(kind, spec, at)
     maker = find(kind, name)
+    check_class(kind, name, maker, at)
     asked = [key for key in parameters(maker) if key in KINDS[kind].given]
     if missing := [key for key in asked if key not in given and parameters(maker)[key].required]:
         raise RegistryError(f"{at}: {kind} {name!r} asks for {listed(missing)}, which was not given here.")

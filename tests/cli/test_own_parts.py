@@ -70,6 +70,16 @@ def test_a_slip_in_a_part_is_tried_once_and_its_log_is_pointed_at(folder):
     assert "Traceback" in hqlt(folder, *line.split("#")[0].split()[1:])
 
 
+@pytest.mark.parametrize("words", [("plan", "study.yaml"), ("check", "update_rule", "mine")])
+def test_a_part_of_the_wrong_class_is_told_which_one_to_subclass(folder, words):
+    (folder / "mine.py").write_text(RULE.replace("(LinearRule)", "(nn.Module)"))
+    told = hqlt(folder, "--with", "mine.py", *words, code=1)
+    assert (
+        "update_rule 'mine' is the class Mine, which has no feature_map or needs_unit_keys. Subclass LinearRule" in told
+    )
+    assert "Subclass LinearRule or StepRule or UpdateRule: from hqlt_lab.components.update_rules._base import" in told
+
+
 def test_a_file_without_a_part_is_told_and_a_file_with_one_is_not(folder):
     (folder / "empty.py").write_text("from hqlt_lab.components.mixers.sum import Sum\n")
     told = hqlt(folder, "--with", "empty.py", "--with", "mine.py", "--with", "mine.py", "list", "update_rule", "mine")
