@@ -4,13 +4,14 @@ A check is a function of the subject that raises `Broken` with a sentence, or yi
 """
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from hqlt_lab.check import for_all, for_layouts, for_others, for_rules, for_tasks, for_timings
 from hqlt_lab.check.report import Broken, Line, Report
 from hqlt_lab.check.subject import Subject
-from hqlt_lab.errors import RegistryError, listed
-from hqlt_lab.registry import build, find, split
+from hqlt_lab.errors import HqltError, RegistryError, listed
+from hqlt_lab.registry import blamed, build, find, split
 
 Check = Callable[[Subject], Iterator[Line] | None]
 
@@ -93,4 +94,13 @@ def outcome(check: Check, subject: Subject) -> list[Line]:
     except Broken as broken:
         return [Line(promise, "failed", str(broken))]
     except Exception as error:  # whatever an outside part may raise
-        return [Line(promise, "failed", f"it raised {type(error).__name__}: {error}")]
+        return [Line(promise, "failed", raised(error))]
+
+
+def raised(error: Exception) -> str:
+    """What a part raised, and at which line of its file; the lab's complaints speak for themselves."""
+    if isinstance(error, HqltError):
+        return str(error)
+    blame = blamed(error)
+    at = f" ({Path(blame.file).name}, line {blame.line})" if blame else ""
+    return f"it raised {type(error).__name__}: {error}{at}"

@@ -1,5 +1,6 @@
 """What the kit found: one line per promise."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -38,7 +39,7 @@ class Report:
 
     def assert_passed(self) -> None:
         """For your own tests: an AssertionError that lists what failed."""
-        told = "\n".join(f"  {line.promise}: {line.detail}" for line in self.failed)
+        told = "\n".join(f"  {line.promise}: {detail}" for line, detail in said_once(self.failed))
         assert self.passed, f"{self.kind} {self.name!r} does not conform:\n{told}"
 
     def table(self) -> Any:
@@ -47,8 +48,8 @@ class Report:
         from rich.text import Text
 
         table = Table(title=f"{self.kind} {self.name}", title_justify="left", box=None, show_header=False)
-        for line in self.lines:
-            table.add_row(line.promise, Text(line.outcome, style=COLOURS[line.outcome]), Text(line.detail))
+        for line, detail in said_once(self.lines):
+            table.add_row(line.promise, Text(line.outcome, style=COLOURS[line.outcome]), Text(detail))
         return table
 
     def as_dict(self) -> dict[str, Any]:
@@ -57,4 +58,13 @@ class Report:
         return {"kind": self.kind, "name": self.name, "passed": self.passed, "lines": lines}
 
     def __str__(self) -> str:
-        return "\n".join(f"{line.outcome:8} {line.promise}  {line.detail}".rstrip() for line in self.lines)
+        told = (f"{line.outcome:8} {line.promise}  {detail}" for line, detail in said_once(self.lines))
+        return "\n".join(map(str.rstrip, told))
+
+
+def said_once(lines: Sequence[Line]) -> Iterator[tuple[Line, str]]:
+    """Each line with its detail; a cause that breaks several promises is told at the first of them."""
+    first: dict[str, str] = {}
+    for line in lines:
+        place = first.setdefault(line.detail, line.promise) if line.outcome == "failed" else line.promise
+        yield line, line.detail if place == line.promise else f"for the same reason as: {place}"

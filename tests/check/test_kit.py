@@ -49,3 +49,18 @@ def test_a_rule_that_erases_and_does_not_ask_for_unit_keys_is_told():
 
         failed = check_part("update_rule", "careless", quick=True).failed
     assert [line.promise for line in failed] == ["gates are in range"] and "needs_unit_keys = True" in failed[0].detail
+
+
+def test_a_cause_that_breaks_several_promises_is_told_once_with_its_line():
+    with temporarily():
+
+        @register("update_rule", "raising")
+        class Raising(Delta):
+            def gates(self, x):
+                raise KeyError("beta")
+
+        report = check_part("update_rule", "raising", quick=True)
+    assert len(report.failed) > 10 and len({line.detail for line in report.failed}) == 1
+    told = str(report)
+    assert told.count("it raised KeyError: 'beta' (test_kit.py, line ") == 1
+    assert told.count("for the same reason as: gates are in range") == len(report.failed) - 1
