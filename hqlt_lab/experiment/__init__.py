@@ -7,6 +7,7 @@ read          YAML, `extends` and `--set` to one mapping, references as they are
 yaml_mistakes what is wrong with a text that is no YAML
 yaml_trouble  where its parser gave up
 references    what they stand for
+places        where in the files everything is written
 extent        how large an experiment may be
 change        named changes to it: arms, crossed axes, tuned values
 tune          lists of values, and ranges that are searched
@@ -14,6 +15,7 @@ fill          every default written in, and the way back
 cell          one thing to train, completely told
 experiment    the validated whole
 complaints    everything that is wrong with it, gathered
+subject       what a complaint is about
 composition   what is wrong although each part is right: the one place that loads torch
 compositions  all of them, one after the other
 every_mistake all that is wrong where something is

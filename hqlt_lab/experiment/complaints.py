@@ -3,39 +3,47 @@
 What is wrong in every arm is told once; what is wrong in some, with their names.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hqlt_lab.errors import ConfigError, HqltError, did_you_mean, listed
 from hqlt_lab.experiment.compositions import Compositions
 from hqlt_lab.experiment.fill import fill_part
+from hqlt_lab.experiment.places import Place, Places
 from hqlt_lab.experiment.plan import points
 from hqlt_lab.experiment.references import refers
+from hqlt_lab.experiment.subject import subjects
 from hqlt_lab.experiment.tune import grid, mapping, tuning
 from hqlt_lab.model.config import PARTS
 from hqlt_lab.registry import settings_from
 
 if TYPE_CHECKING:
-    from hqlt_lab.experiment.experiment import Experiment
+    from hqlt_lab.experiment.experiment import Arm, Experiment
 
 Result = TypeVar("Result")
 
 
 class Complaints:
-    """Gathers sentences; `stop` raises them all."""
+    """Gathers sentences about a file; `stop` raises them all, each with its line."""
 
-    def __init__(self) -> None:
-        self.found: list[str] = []
+    def __init__(self, file: Path, places: Places) -> None:
+        self.file, self.places = str(file), places
+        self.found: dict[str, Place | None] = {}
         self.warnings: list[str] = []
 
     def add(self, sentence: str) -> None:
-        if sentence not in self.found:
-            self.found.append(sentence)
+        self.found.setdefault(sentence, self.places.first(subjects(sentence)))
+
+    def add_of(self, arms: "Sequence[Arm]", sentence: str, everywhere: bool) -> None:
+        """A sentence about these arms."""
+        told = sentence if everywhere or sentence.startswith("arms") else f"{told_of(arms)}: {sentence}"
+        self.found.setdefault(told, self.places.first(subjects(sentence, arms[0])))
 
     def stop(self) -> None:
         if self.found:
-            raise ConfigError("\n".join(self.found))
+            raise ConfigError(in_one_message(self.file, self.found))
 
     def gather(self, make: Callable[..., Result], *given: Any) -> Result | None:
         """What `make` makes, or None and its complaints on the list."""
@@ -55,15 +63,6 @@ class Complaints:
     def about(self, *sections: str) -> bool:
         """Whether any complaint is about one of these sections."""
         return any(sentence.startswith(sections) for sentence in self.found)
-
-    def section(self, maker: type[Result], name: str, told: Any) -> Result:
-        """A section of settings; its complaints gain its name."""
-        if not isinstance(told, Mapping):
-            raise ConfigError(f"{name}: a mapping of settings is needed, got {told!r}.")
-        try:
-            return settings_from(maker, told)
-        except ConfigError as error:
-            raise ConfigError("\n".join(f"{name}.{line}" for line in str(error).splitlines())) from error
 
     def readable(self, told: Mapping[str, Any]) -> dict[str, Any]:
         """Sections that are mappings: without what cannot be read, of which it is complained."""
@@ -99,17 +98,18 @@ class Complaints:
     def compositions(self, experiment: "Experiment") -> None:
         """Every arm at every tuned point is a model that can be built, and no two of them are the same."""
         compositions = Compositions(experiment)
-        books: tuple[dict[str, list[str]], ...] = ({}, {})  # complaints and warnings, each with the titles of its arms
+        books: tuple[dict[str, dict[str, Arm]], ...] = ({}, {})  # complaints and warnings -> the arms they are about
         for arm in experiment.arms:
             for point in points(experiment.tune):
                 for sentences, book in zip(compositions.look_at(arm, point), books, strict=True):
                     for sentence in sentences:
-                        book.setdefault(sentence, []).append(arm.title)
-        everyone = {arm.title for arm in experiment.arms}
-        for book, tell in zip(books, (self.add, self.warnings.append), strict=True):
-            for sentence, titles in book.items():
-                everywhere = set(titles) == everyone or sentence.startswith("arms")
-                tell(sentence if everywhere else f"{told_of(titles)}: {sentence}")
+                        book.setdefault(sentence, {})[arm.title] = arm
+        wrong, doubtful = books
+        for sentence, arms in wrong.items():
+            self.add_of([*arms.values()], sentence, everywhere=len(arms) == len(experiment.arms))
+        for sentence, arms in doubtful.items():
+            everywhere = len(arms) == len(experiment.arms)
+            self.warnings.append(sentence if everywhere else f"{told_of([*arms.values()])}: {sentence}")
 
     def unread(self, experiment: "Experiment") -> None:
         """A part of the base that every arm replaces is built by none of them, and its mistakes would never be told."""
@@ -129,7 +129,27 @@ class Complaints:
                 self.add(f"evaluate: these tasks are about text, and arm {arm.title!r} learns {task!r}.")
 
 
-def told_of(titles: list[str]) -> str:
+def told_of(arms: "Sequence[Arm]") -> str:
     """Which arms a complaint is about."""
-    names = list(dict.fromkeys(titles))
-    return f"arm {names[0]!r}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
+    return f"arm {arms[0].title!r}" + (f" and {len(arms) - 1} more" if len(arms) > 1 else "")
+
+
+def in_one_message(file: str, found: Mapping[str, Place | None]) -> str:
+    """A file and its mistake; or the file, and a line for each mistake, from the first line of it to the last."""
+    name = file if file.isprintable() else repr(file)
+    ordered = sorted(found.items(), key=lambda one: one[1].order(file) if one[1] else (0, 0))
+    located = [f"{place.seen_from(file)}: {told}" if place else told for told, place in ordered]
+    if len(located) > 1:
+        return "\n  ".join([f"{name}:", *located])
+    (place,) = found.values()
+    return f"{name}, {located[0]}" if place and place.where == file and place.line else f"{name}: {located[0]}"
+
+
+def section_of(maker: type[Result], name: str, told: Any) -> Result:
+    """A section of settings; its complaints gain its name."""
+    if not isinstance(told, Mapping):
+        raise ConfigError(f"{name}: a mapping of settings is needed, got {told!r}.")
+    try:
+        return settings_from(maker, told)
+    except ConfigError as error:
+        raise ConfigError("\n".join(f"{name}.{line}" for line in str(error).splitlines())) from error

@@ -11,13 +11,14 @@ from typing import Any
 from hqlt_lab.errors import ConfigError, did_you_mean, listed
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.experiment.change import AXES, VARIED, changed, label
-from hqlt_lab.experiment.complaints import Complaints
+from hqlt_lab.experiment.complaints import Complaints, section_of
 from hqlt_lab.experiment.composition import ALLOWED
 from hqlt_lab.experiment.evaluation import EvaluateConfig, evaluation_of, unasked
 from hqlt_lab.experiment.extent import check_extent
 from hqlt_lab.experiment.fill import fill_part, filled
 from hqlt_lab.experiment.match import conflicts, match_of
 from hqlt_lab.experiment.matched import matched, references
+from hqlt_lab.experiment.places import Places
 from hqlt_lab.experiment.read import read
 from hqlt_lab.experiment.references import resolved
 from hqlt_lab.experiment.settings import MatchConfig, MeasureConfig, PruneConfig
@@ -106,8 +107,9 @@ class Experiment:
 def load(file: str | Path, overrides: Sequence[str] = ()) -> Experiment:
     """Read and check an experiment file; `overrides` are path=value changes to its base."""
     path = Path(file)
-    told = read(path, overrides)
-    found = Complaints()
+    places = Places()
+    told = read(path, overrides, places)
+    found = Complaints(path, places)
     found.gather(check_name, path.stem)
     for word in told:
         if word not in SECTIONS:
@@ -125,7 +127,7 @@ def load(file: str | Path, overrides: Sequence[str] = ()) -> Experiment:
         tune=tuning(right.get("tune", {})),
         seeds=found.gather(seeds_of, told, "seeds", SEEDS) or (0,),
         tune_seeds=found.gather(seeds_of, told, "tune_seeds", TUNE_SEEDS, FIRST_TUNE_SEED) or (0,),
-        measure=found.gather(found.section, MeasureConfig, "measure", told.get("measure", {})) or MeasureConfig(),
+        measure=found.gather(section_of, MeasureConfig, "measure", told.get("measure", {})) or MeasureConfig(),
         published=right.get("published", {}),
         quoted=right.get("quoted", {}),
         match=found.gather(match_of, told.get("match")),
@@ -208,7 +210,7 @@ def prune_of(told: Mapping[str, Any]) -> PruneConfig | None:
         return None
     if not told.get("tune"):
         raise ConfigError("prune: nothing is tuned, and giving up bad seeds would make an arm look better than it is.")
-    return Complaints().section(PruneConfig, "prune", told["prune"])
+    return section_of(PruneConfig, "prune", told["prune"])
 
 
 def launcher_of(told: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from yaml import YAMLError
 
 from hqlt_lab.errors import ConfigError, did_you_mean, listed
 from hqlt_lab.experiment.change import MERGED, changed
+from hqlt_lab.experiment.places import Places
 from hqlt_lab.experiment.source import looked_at, text_of
 from hqlt_lab.experiment.yaml_mistakes import NotYaml, told_plainly
 
@@ -28,9 +29,13 @@ SMALLEST = "`question: ...` and `task: {name: parity}`."
 LONGEST_CHAIN = 20  # files that extend each other
 
 
-def read(file: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """The experiment as one mapping, `extends` followed and `path=value` overrides applied to its base."""
-    told = read_file(Path(file), ())
+def read(file: Path, overrides: Sequence[str] = (), places: Places | None = None) -> dict[str, Any]:
+    """The experiment as one mapping, `extends` followed and `path=value` overrides applied to its base.
+
+    `places` learns where everything is written.
+    """
+    places = Places() if places is None else places
+    told = read_file(Path(file), (), places)
     for override in overrides:
         path, equals, value = override.partition("=")
         if not equals or not path:
@@ -40,12 +45,13 @@ def read(file: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
         except ConfigError as error:
             raise ConfigError(f"--set {override}: {error}") from error
         told = changed(told, {path: given}, (*MERGED, "match", "seeds", "question", "evaluate"), f"--set {override}")
+        places.add_override(path)
     if isinstance(told.get("match"), Mapping):  # in YAML 1.1 the word `on` is true
         told["match"] = {"on" if key is True else key: value for key, value in told["match"].items()}
     return told
 
 
-def read_file(file: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
+def read_file(file: Path, seen: tuple[Path, ...], places: Places) -> dict[str, Any]:
     """One file, on top of the one it extends."""
     if seen and len(seen) > LONGEST_CHAIN:
         raise ConfigError(f"{seen[0]}: extends a file that extends another, more than {LONGEST_CHAIN} times.")
@@ -70,11 +76,14 @@ def read_file(file: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
         raise ConfigError(f"{file}: an experiment is a mapping (question: ..., task: ..., ...), not {told!r:.60}.")
     told = {str(key): value for key, value in told.items()}
     if "extends" not in told:
+        places.add_file(file, text)
         return told
     other = told.pop("extends")
     if not isinstance(other, str) or not other.endswith((".yaml", ".yml")):  # what complaints quote is no other file
         raise ConfigError(f"{file}: extends: takes the name of one YAML file, got {other!r:.60}.")
-    return on_top_of(read_file(file.parent / other, (*seen, file.resolve())), told, file)
+    base = read_file(file.parent / other, (*seen, file.resolve()), places)
+    places.add_file(file, text)
+    return on_top_of(base, told, file)
 
 
 def understood(text: str) -> Any:

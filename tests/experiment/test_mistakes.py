@@ -195,7 +195,7 @@ MISTAKES = {
     ),
     "impossible agent settings": (
         {"task": "task: t_maze", "agent": "agent: {discount: 2, target_rate: 0}"},
-        "agent.discount: a number from 0 to 1 is needed, got 2.\nagent.target_rate: more than 0 is needed, got 0.",
+        "agent.discount: a number from 0 to 1 is needed, got 2.\n  line 5: agent.target_rate: more than 0 is needed",
     ),
     "an agent on several devices": (
         {"task": "task: t_maze", "trainer": "trainer: {devices: 2}"},
@@ -248,8 +248,14 @@ def test_all_mistakes_are_told_at_once(tmp_path):
     file.write_text("\n".join((GOOD | wrong).values()))
     with pytest.raises(HqltError) as told:
         load(file)
-    places = [line.split(":")[0] for line in str(told.value).splitlines()]
-    assert places == ["question", "seeds", "model.widht", "model.mixer", "train.step"]
+    first, *lines = str(told.value).splitlines()
+    assert first == f"{file}:" and [line.split(": there")[0].split(": ")[:2] for line in lines] == [
+        ["  question", "say in a sentence what the experiment asks."],
+        ["  line 3", "model.widht"],
+        ["  line 3", "model.mixer"],
+        ["  line 4", "train.step"],
+        ["  line 5", "seeds"],
+    ]
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path):
