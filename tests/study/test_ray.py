@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,47 +12,14 @@ import pytest
 from hqlt_lab.cli.exits import Exit
 from hqlt_lab.registry import build
 
-from .conftest import TINY
+from .conftest import FAULTY, TINY
 from .place import STUDY, Place
+from .ray_nodes import Nodes
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'hqlt-lab[ray]'")
 pytestmark = pytest.mark.slow
 HERE = "launcher: {workers: 2, threads: 1}"
-PORTS = ("metrics_agent_port", "runtime_env_agent_port", "dashboard_agent_listen_port", "metrics_export_port")
 FEWER = STUDY.replace("seeds: 3", "seeds: 2")
-
-
-class Nodes:
-    """A cluster on this machine, a CPU each."""
-
-    def __init__(self) -> None:
-        from ray.cluster_utils import Cluster
-
-        self.cluster = Cluster()
-        self.nodes = [self.begin(), self.begin()]
-
-    def begin(self, tries: int = 5):
-        """One more node; Ray gives up after 15 seconds where all cores are busy."""
-        for left in reversed(range(tries)):
-            try:
-                return self.add()
-            except Exception:
-                if not left:
-                    raise
-
-    def add(self):
-        """A node that is told its ports need not wait until others have found theirs."""
-        sockets = [socket.create_server(("", 0)) for _ in PORTS]
-        ports = {name: one.getsockname()[1] for name, one in zip(PORTS, sockets, strict=True)}
-        for one in sockets:
-            one.close()
-        bare = {"include_dashboard": False, "no_monitor": True, "include_log_monitor": False}
-        return self.cluster.add_node(num_cpus=1, object_store_memory=80 * 2**20, **bare, **ports)
-
-    def at_work(self, node) -> list[psutil.Process]:
-        """Who trains on a node."""
-        (raylet,) = node.all_processes["raylet"]
-        return [one for one in psutil.Process(raylet.process.pid).children() if "ray::work" in " ".join(one.cmdline())]
 
 
 @pytest.fixture(scope="module")
@@ -149,6 +115,32 @@ def test_bad_cells_do_not_disturb_the_others(tmp_path, nodes):
     assert why["raise"] == "RuntimeError: the matrix is not in the mood"
     assert why["die"].endswith("was killed; if nobody did it, the machine ran out of memory.")
     assert why["hang"] == "The time limit of 20 s passed."
+
+
+def test_a_part_that_changes_meanwhile_blames_no_cell(place, tmp_path):
+    part = tmp_path / "part.py"
+    part.write_text(FAULTY.read_text())
+    place.command[place.command.index("--with") + 1] = str(part)
+    process = place.start()
+    wait_until(lambda: list(place.study.glob("cells/*/orders.jsonl")))  # the coordinator has read it, no task has
+    part.write_text(FAULTY.read_text() + "# other\n")
+    told, _ = process.communicate(timeout=300)
+    assert process.returncode == Exit.MISTAKE and "Traceback" not in told, told
+    assert "file of mixer faulty has changed since the run began. Run the same command again" in " ".join(told.split())
+    assert [record.state for record in place.records()] == ["waiting"] * 4
+
+
+def test_a_disk_that_is_full_blames_no_cell(place, small_disk):
+    """The cells' own disk: the ledger has room for what is told of them."""
+    place.study.mkdir(parents=True)
+    (place.study / "cells").symlink_to(small_disk.folder)
+    process = place.start()
+    wait_until(lambda: place.points() >= 8)
+    small_disk.fill()
+    told, _ = process.communicate(timeout=300)
+    assert process.returncode == Exit.MISTAKE and "Traceback" not in told, told
+    assert f"the disk {small_disk.folder} is full" in " ".join(told.split())
+    assert {record.state for record in place.records()} <= {"waiting", "done"}
 
 
 def test_what_no_node_has_is_told_and_nothing_is_begun(tmp_path, nodes):
