@@ -1,8 +1,8 @@
 """The verbs that train studies: run, worker."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.markup import escape
@@ -22,6 +22,9 @@ from hqlt_lab.cli.options import (
 from hqlt_lab.cli.reports import KEYS, show
 from hqlt_lab.cli.screen import aside, console, warn
 from hqlt_lab.cli.typed import Typed
+
+if TYPE_CHECKING:
+    from hqlt_lab.study.record import Record
 
 
 def run(
@@ -64,9 +67,7 @@ def run(
     if not done.complete:
         stopped(told)
     if not as_json:
-        old = dict.fromkeys(record.arm.split(", ")[0] for record in done.report.records if record.changed)
-        failed = [record.key for record in done.report.records if record.state == "failed"]
-        next_commands(told, done.folder, old, failed)
+        next_commands(told, done.folder, done.report.records)
     if done.unanswered or any(row.unfinished.get("failed") for row in done.report.rows):
         raise typer.Exit(Exit.NOT_ALL_WELL)
 
@@ -108,18 +109,17 @@ def worker(
         raise typer.Exit(Exit.STOPPED)
 
 
-def next_commands(told: "Typed", folder: Path, old: Iterable[str], failed: Sequence[str] = ()) -> None:
-    """Where to look now; `failed` are keys of cells."""
+def next_commands(told: "Typed", folder: Path, records: "Sequence[Record]") -> None:
+    """Where to look now."""
     console.print("\nNext:")
-    if failed:
+    if failed := [record.key for record in records if record.state == "failed"]:
         logs = told._replace(file=Path(failed[0]), change=[])
         console.print(f"    {logs.with_verb('logs')}    # the traceback of the first that failed", soft_wrap=True)
     console.print(f"    {told.with_verb('ui')}    # every curve and run in the browser", soft_wrap=True)
     console.print(f"    {told.with_verb('report')}    # this table again; --latex, --json, ...", soft_wrap=True)
     console.print(f"    {escape(shown_path(folder / 'report.html'))}    # a page with figures", soft_wrap=True)
-    if old:
-        again = told._replace(chosen=("--again", "--only", ",".join(f"arm={arm}" for arm in old)))
-        console.print(f"    {again.with_verb('run')}    # what older code has trained, anew", soft_wrap=True)
+    if anew := told.anew(records):
+        console.print(f"    {anew}    # what older code has trained, anew", soft_wrap=True)
 
 
 def shown_path(path: Path) -> str:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.cells import cell_len, set_cell_size
@@ -18,6 +18,9 @@ from hqlt_lab.cli.screen import aside, console, warn
 from hqlt_lab.cli.typed import Typed, elsewhere
 from hqlt_lab.errors import StoreError
 from hqlt_lab.words import in_json, in_time
+
+if TYPE_CHECKING:
+    from hqlt_lab.study.record import Record
 
 RECORD = (
     "key, arm, seed, levels, point, counts, state, attempts, why, step, metrics, seconds, tokens_per_second, "
@@ -53,8 +56,19 @@ def status(
     told = ", ".join(f"{count} {state}" for state, count in states.items())
     at_work = f"At work on it: {'; '.join(found.workers)}." if found.workers else "Nobody is at work on it."
     console.print(f"{told}. {at_work}", soft_wrap=True, markup=False, highlight=False)
+    if old := made_by_other_code(found.records):
+        warn(old)
+        console.print(f"    {Typed(file, change or [], runs).anew(found.records)}", soft_wrap=True)
     if hint := elsewhere(file, runs):
         warn(hint, aside)
+
+
+def made_by_other_code(records: "Sequence[Record]") -> str:
+    """How many finished cells, and by which code; nothing where it is today's."""
+    old = [record for record in records if record.changed]
+    names = dict.fromkeys("the lab's own" if name == "lab" else name for record in old for name in record.changed)
+    cells = "1 cell was" if len(old) == 1 else f"{len(old)} cells were"
+    return f"{cells} made by other code than today's ({', '.join(names)}). Train anew with" if old else ""
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> list[str]:

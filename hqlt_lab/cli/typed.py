@@ -2,14 +2,18 @@
 
 import os
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.markup import escape
 
 from hqlt_lab.registry import included
 from hqlt_lab.secrets import parted, scrubbed
 from hqlt_lab.study.store import is_study
+
+if TYPE_CHECKING:
+    from hqlt_lab.study.record import Record
 
 
 def elsewhere(file: Path, runs: Path) -> str:
@@ -28,6 +32,12 @@ class Typed(NamedTuple):
     runs: Path
     tracking: str | None = None
     chosen: tuple[str, ...] = ()  # which cells, for the verb that was typed
+
+    def anew(self, records: "Iterable[Record]") -> str:
+        """The command that trains the arms whose cells were made by other code than today's; nothing where none was."""
+        old = dict.fromkeys(record.arm.split(", ")[0] for record in records if record.changed)
+        chosen = ("--again", "--only", ",".join(f"arm={arm}" for arm in old))
+        return self._replace(chosen=chosen).with_verb("run") if old else ""
 
     def with_verb(self, verb: str) -> str:
         """hqlt --with my_rule.py ui FILE --set ... --runs ..., to be printed: its brackets are no markup"""

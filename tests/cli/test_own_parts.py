@@ -90,3 +90,12 @@ def test_a_file_without_a_part_is_told_and_a_file_with_one_is_not(folder):
 def test_with_without_a_file_says_what_it_lacks(folder):
     told = hqlt(folder, "list", "--with", code=2)
     assert "'--with' requires an argument" in told and "No such option" not in told
+
+
+def test_status_says_which_cells_other_code_has_made_and_what_trains_them_anew(folder):
+    hqlt(folder, "--with", "mine.py", "run", "study.yaml")
+    assert "other code" not in hqlt(folder, "--with", "mine.py", "status", "study.yaml")
+    (folder / "mine.py").write_text(RULE.replace(".sigmoid()", ".tanh()"))
+    told = hqlt(folder, "--with", "mine.py", "status", "study.yaml")
+    assert "1 cell was made by other code than today's (update_rule mine). Train anew with\n" in told
+    assert "    hqlt --with mine.py run study.yaml --again --only arm=mine\n" in told
