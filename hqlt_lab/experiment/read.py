@@ -95,7 +95,8 @@ def understood(text: str) -> Any:
     except YAMLError as error:
         raise told_plainly(error, text) from error
     except (OmegaConfBaseException, RecursionError, ValueError) as error:
-        raise ConfigError(f"is not YAML: {' '.join(str(error).split())[:500]}") from error
+        first, *_ = str(error).split("\n")  # the others are about OmegaConf
+        raise ConfigError(f"is not YAML: {first[:500]}") from error
 
 
 def instead_of(file: Path) -> str:

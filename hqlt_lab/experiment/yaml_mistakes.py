@@ -95,9 +95,10 @@ def by_level(at: Trouble) -> Told | None:
 
 
 def by_missing_colon(at: Trouble) -> Told | None:
-    if "expected ':'" not in at.problem or at.began is None:
+    line = at.began if "expected ':'" in at.problem else at.above() if "mapping values" in at.problem else None
+    if line is None or ":" in at.lines[line] or not (told := at.lines[line].strip()):
         return None
-    return at.began, f"a colon is missing in {shown(at.lines[at.began].strip())}. A setting is written as name: value."
+    return line, f"a colon is missing in {shown(told)}. A setting is written as name: value."
 
 
 def by_first_letter(at: Trouble) -> Told | None:

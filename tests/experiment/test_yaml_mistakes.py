@@ -26,6 +26,7 @@ TEXTS = {
     "a level too deep": ("task: parity\n  label: x", 3, "stands deeper than line 2, which has a value already."),
     "a level between": ("task:\n  name: parity\n label: x", 4, "begins in a column of its own: 'label: x'."),
     "no colon": ("task parity\nseeds: 1", 2, "a colon is missing in 'task parity'."),
+    "no colon in a section": ("task:\n  name parity\n  label: x", 3, "a colon is missing in 'name parity'."),
     "no space": ("task:parity\nseeds: 1", 2, "a space is missing after the colon of 'task:'."),
     "a first letter": ("task: @parity", 2, 'a text that begins with @ needs quotes: "@parity"'),
     "a star": ("task: *parity", 2, 'a text that begins with * needs quotes: "*parity"'),
