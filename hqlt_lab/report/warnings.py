@@ -12,6 +12,7 @@ from hqlt_lab.experiment.plan import points
 from hqlt_lab.experiment.tune import Range
 from hqlt_lab.report.curves import end_of_curve, late_fall
 from hqlt_lab.report.differences import baselines_of
+from hqlt_lab.report.guessing import all_guess
 from hqlt_lab.report.protocols import mixed
 from hqlt_lab.report.rows import Row, reported
 from hqlt_lab.report.words import counted, joined, shown
@@ -26,6 +27,7 @@ def warnings_of(experiment: Experiment, rows: Sequence[Row], records: Sequence[R
     """Every doubt, the ones about the comparison first."""
     arms = [row for row in rows if not row.quoted]
     return [
+        *all_guess(experiment, arms),
         *without_baseline(experiment, arms),
         *on_the_edge(experiment, arms),
         *unequal_budgets(experiment, arms),

@@ -93,6 +93,11 @@ class Task:
         """The names of its metrics."""
         return []
 
+    @property
+    def by_guessing(self) -> Mapping[str, float]:
+        """What guessing reaches in those of its metrics of which that is known."""
+        return {}
+
     def harder(self, times: int) -> list[Harder]:
         """Tests up to so many times as far as what is learned; the first on each side is no harder than that."""
         return []

@@ -136,6 +136,10 @@ class Generated(Task):
         return percent(totals, self.chance)
 
     @property
+    def by_guessing(self) -> Mapping[str, float]:
+        return {"accuracy": self.chance, "normalised_accuracy": 0.0}
+
+    @property
     def measures(self) -> list[str]:
         """The names of its metrics."""
         lengths = [f"accuracy/{bucket_name(bucket)}" for bucket in buckets(self.lengths)]

@@ -116,5 +116,9 @@ class World(Task):
         }
 
     @property
+    def by_guessing(self) -> Mapping[str, float]:
+        return {"success": self.chance, "normalised_success": 0.0}
+
+    @property
     def measures(self) -> list[str]:
         return ["return", "success", "normalised_success", "length"]

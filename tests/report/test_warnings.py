@@ -65,7 +65,7 @@ def test_nothing_chosen_is_no_edge(asked, cell):
 def test_a_range_is_left_by_twentieths(asked, cell, log, value, edge):
     experiment = asked(f"tune: {{train.lr: {{low: 1e-4, high: 1e-1, log: {log}}}}}\nseeds: 1\n", arms="")
     point = {"train.lr": value}
-    lines = told(experiment, [cell("base", 0, 5.0, point=point, counts=False), cell("base", 1, 5.0, point=point)])
+    lines = told(experiment, [cell("base", 0, 90.0, point=point, counts=False), cell("base", 1, 90.0, point=point)])
     assert ["lies on the edge of its range 0.0001 to 0.1;" in line for line in lines] == [True] * edge
 
 
@@ -106,7 +106,7 @@ def test_an_arm_that_solves_the_task_may_go_on_falling(asked, cell, logged):
 
 
 def test_cells_without_curves_are_not_judged(asked, cell, tmp_path):
-    assert told(asked("seeds: 1\n"), [cell("delta", 0, 1.0, folder=tmp_path / "nowhere")]) == []
+    assert told(asked("seeds: 1\n"), [cell("delta", 0, 90.0, folder=tmp_path / "nowhere")]) == []
 
 
 def test_a_torn_line_is_skipped_and_the_first_value_of_a_step_stays(logged):
@@ -187,3 +187,44 @@ def test_a_baseline_without_a_result_is_named(asked, cell):
     sentence = "delta has no result, so that nothing is compared with it."
     assert sentence in told(asked(), [*lost, *others])
     assert sentence not in told(asked(), [cell("delta", 0, 5.0), *others])
+
+
+GUESSING = (
+    "No arm does better than guessing (test/normalised_accuracy): train longer (train.steps) or make the task easier "
+    "before comparing arms."
+)
+
+
+def by_arm(cell, **values):
+    return [cell(arm, seed, value) for arm, all_of_it in values.items() for seed, value in enumerate(all_of_it)]
+
+
+@pytest.mark.parametrize(
+    ("values", "guessed"),
+    [
+        ({"delta": (-2.0, 1.5), "linear": (0.5, -1.0), "retention": (0.0, 0.0)}, True),
+        ({"delta": (-2.0, 100.0), "linear": (0.5, -1.0), "retention": (0.0, 0.0)}, False),  # one seed learned it
+        ({"delta": (4.0, 4.1), "linear": (0.5, -1.0), "retention": (0.0, 0.0)}, False),  # small, and sure
+        ({"delta": (-1.0, 1.0)}, True),  # of the others nothing is known yet
+    ],
+)
+def test_arms_that_all_guess_are_told(asked, cell, values, guessed):
+    assert (GUESSING in told(asked(), by_arm(cell, **values))) is guessed
+
+
+def test_guessing_is_at_the_chance_of_the_task(asked, cell):
+    experiment = asked("seeds: 1\nmeasure: {select: valid/accuracy, report: [test/accuracy]}\n", arms="")
+    for value, guessed in ((50.4, True), (0.4, True), (70.0, False)):
+        record = cell("base", 0, metrics={"test/accuracy": value, "valid/accuracy": value}, state="done")
+        assert any("better than guessing (test/accuracy)" in one for one in told(experiment, [record])) is guessed
+
+
+def test_a_loss_is_not_guessed(asked, cell):
+    experiment = asked("seeds: 1\nmeasure: {select: valid/loss, report: [test/loss], direction: minimize}\n", arms="")
+    record = cell("base", 0, metrics={"test/loss": 0.0, "valid/loss": 0.0}, state="done")
+    assert not any("guessing" in one for one in told(experiment, [record]))
+
+
+def test_what_was_learned_at_the_trained_lengths_is_not_guessed(asked, cell):
+    metrics = {"test/normalised_accuracy": 0.0, "valid/short_normalised_accuracy": 100.0}
+    assert GUESSING not in told(asked("seeds: 1\n", arms=""), [cell("base", 0, metrics=metrics, state="done")])
