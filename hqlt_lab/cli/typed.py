@@ -35,9 +35,13 @@ class Typed(NamedTuple):
 
     def anew(self, records: "Iterable[Record]") -> str:
         """The command that trains the arms whose cells were made by other code than today's; nothing where none was."""
-        old = dict.fromkeys(record.arm.split(", ")[0] for record in records if record.changed)
-        chosen = ("--again", "--only", ",".join(f"arm={arm}" for arm in old))
-        return self._replace(chosen=chosen).with_verb("run") if old else ""
+        arms: dict[str, bool] = {}
+        for record in records:
+            arm = record.arm.split(", ")[0]
+            arms[arm] = arms.get(arm, False) or bool(record.changed)
+        some = ("--only", ",".join(f"arm={arm}" for arm, old in arms.items() if old))
+        chosen = ("--again", *(() if all(arms.values()) else some))
+        return self._replace(chosen=chosen).with_verb("run") if any(arms.values()) else ""
 
     def with_verb(self, verb: str) -> str:
         """hqlt --with my_rule.py ui FILE --set ... --runs ..., to be printed: its brackets are no markup"""

@@ -23,6 +23,7 @@ from typing import Any, Protocol
 
 from hqlt_lab.errors import TrainingError
 from hqlt_lab.experiment.cell import Cell
+from hqlt_lab.files import with_room
 from hqlt_lab.study import sources
 from hqlt_lab.study.agenda import Agenda
 from hqlt_lab.study.attempts import Attempt
@@ -108,7 +109,8 @@ class Coordinator:
                 self.left -= 1
                 self.others.shown.discard(job.place.key)  # it is ours now
                 self.show(job.place.key)
-                self.crew.start(job.place.key, job.cell, job.folder, len(self.ledger.of(job.place.key)))
+                with with_room(job.folder):  # may be behind a link, on a disk of its own
+                    self.crew.start(job.place.key, job.cell, job.folder, len(self.ledger.of(job.place.key)))
 
     def next(self) -> Place | None:
         """The cell whose turn it is; after a failure or a search there may be new ones."""
