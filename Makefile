@@ -82,6 +82,7 @@ bench: $(VENV)/gpu
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/study_overhead.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/many_cells.py 1
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/data_speed.py
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/decode_growth.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/decode_speed.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/world_speed.py
 

@@ -138,7 +138,8 @@ def main(seeds: int, folder: Path) -> None:
             move(store, url)
         print(f"made in {time.perf_counter() - began:.0f} s", file=sys.stderr)
     os.environ |= {ENVIRONMENT: url} if url else {}
-    told = {verb: typed(verb, "many.yaml", folder=folder) for verb in ("status", "report")}
+    told = {"first status": typed("status", "many.yaml", folder=folder)}  # keeps the plan, as `hqlt run` does
+    told |= {verb: typed(verb, "many.yaml", folder=folder) for verb in ("status", "report")}
     (folder / "more").mkdir(exist_ok=True)
     more = (folder / "many.yaml").read_text().replace("arms:", "arms:\n  one_more: {model.width: 32}")
     (folder / "more/many.yaml").write_text(more)

@@ -8,6 +8,7 @@ options      what several verbs share
 completion   what a shell offers when Tab is pressed; bash: how that one breaks words
 """
 
+import gc
 import sys
 from collections.abc import Sequence
 
@@ -20,6 +21,7 @@ def main() -> None:
     from hqlt_lab.secrets import tell_no_secret
 
     sys.excepthook = tell_no_secret
+    gc.set_threshold(100_000)  # a program that looks and ends has few cycles, and torch brings half a million objects
     with whole_words():
         sys.exit(ending(lambda: app(parts_first(sys.argv[1:]), prog_name="hqlt")))
 

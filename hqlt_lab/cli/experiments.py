@@ -79,7 +79,7 @@ def plan(
         from hqlt_lab.study.run import states
 
         with suppress(StoreError):  # a database that cannot be asked is no reason to plan nothing
-            show_left(states(experiment, runs, only or ()), arms)
+            show_left(states(experiment, planned, runs, only or ()), arms)
     show_evaluation(experiment)
     for path, axis in experiment.tune.items():
         if not isinstance(axis, list):

@@ -15,7 +15,7 @@ from hqlt_lab.experiment.complaints import Complaints, section_of
 from hqlt_lab.experiment.composition import ALLOWED
 from hqlt_lab.experiment.evaluation import EvaluateConfig, evaluation_of, unasked
 from hqlt_lab.experiment.extent import check_extent
-from hqlt_lab.experiment.fill import fill_part, filled
+from hqlt_lab.experiment.fill import Known, fill_part, filled
 from hqlt_lab.experiment.match import conflicts, match_of
 from hqlt_lab.experiment.matched import matched, references
 from hqlt_lab.experiment.places import Places
@@ -75,6 +75,7 @@ class Experiment:
     file: Path = field(default=Path(), compare=False)  # where it was read
     change: tuple[str, ...] = field(default=(), compare=False)  # and with which overrides
     known: dict[str, Cell] = field(default_factory=dict, init=False, repr=False, compare=False)  # cells that were made
+    sections: Known = field(default_factory=dict, init=False, repr=False, compare=False)  # that were filled
     counted: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)  # what `match` knows of sizes
 
     @property
@@ -100,7 +101,7 @@ class Experiment:
     def as_written(self, arm: Arm, point: Mapping[str, Any], seed: int) -> Cell:
         """The same before it is matched."""
         told = changed(changed(self.base, arm.changes, VARIED, arm.place), {**arm.levels, **point}, VARIED, AXES)
-        sections = filled(resolved(told))
+        sections = filled(resolved(told), self.sections)
         return Cell(**sections, measure=self.measure, seed=seed, arm=arm.title, axes=dict(arm.levels) | dict(point))
 
 

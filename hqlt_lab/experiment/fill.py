@@ -17,25 +17,30 @@ from hqlt_lab.registry import find, options, settings_from, split
 from hqlt_lab.registry.settings import refuse
 
 Part = dict[str, Any]
+Known = dict[tuple[str, str, str | None], Any]  # a section as it is written, and the task -> as it is filled
 
 
-def filled(told: Mapping[str, Any]) -> dict[str, Any]:
-    """Task, model, train, agent, trainer and ops, complete and checked; every mistake in one message."""
-    made, wrong = fill_each({section: told.get(section, {}) for section in (*FILLS, "agent")})
+def filled(told: Mapping[str, Any], known: Known | None = None) -> dict[str, Any]:
+    """Task, model, train, agent, trainer and ops, complete and checked; every mistake in one message.
+
+    `known` has sections that were filled before: a thousand cells of a study have a dozen different ones.
+    """
+    made, wrong = fill_each({section: told.get(section, {}) for section in (*FILLS, "agent")}, known)
     refuse(wrong)
     return made
 
 
-def fill_each(told: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def fill_each(told: Mapping[str, Any], known: Known | None = None) -> tuple[dict[str, Any], list[str]]:
     """Of these sections those that are right, and a sentence for each mistake in the others."""
-    wrong: list[str] = []
+    known, wrong = {} if known is None else known, list[str]()
     made: dict[str, Any] = {}
     fills = FILLS | {"agent": lambda given: fill_agent(given, made.get("task", {}).get("name"))}
     for section, fill in fills.items():
         if section not in told:
             continue
+        written = (section, repr(told[section]), made.get("task", {}).get("name"))
         try:
-            made[section] = fill(told[section])
+            made[section] = known[written] = known[written] if written in known else fill(told[section])
         except HqltError as error:
             wrong += [in_section(section, line) for line in str(error).splitlines()]
     return made, wrong

@@ -78,7 +78,7 @@ def lists_only(tune: Mapping[str, list[Any] | Range]) -> Iterator[dict[str, Any]
 
 def chosen(planned: list[Planned], only: Sequence[str]) -> list[Planned]:
     """The cells that `--only arm=synchronous,seed=1` means."""
-    return select(planned, [words_of(one.cell) for one in planned], only)
+    return select(planned, [words_of(one.cell) for one in planned], only) if only else planned
 
 
 def select(items: Sequence[Item], known: Sequence[Mapping[str, str]], only: Sequence[str]) -> list[Item]:

@@ -133,7 +133,7 @@ def intact(file: Path) -> Iterator[None]:
 
 def read_line(line: bytes) -> Mapping[str, Any]:
     """One operation."""
-    told = json.loads(line) if line.endswith(b"\n") else None
+    told = json.loads(line.decode()) if line.endswith(b"\n") else None
     if not isinstance(told, dict):
         raise ValueError("it is no operation")
     return told

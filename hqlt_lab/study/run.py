@@ -12,14 +12,17 @@ from typing import Any
 from hqlt_lab.errors import ConfigError, StoreError
 from hqlt_lab.experiment.cell import Cell, digest
 from hqlt_lab.experiment.experiment import Experiment
-from hqlt_lab.experiment.plan import fits, select, wishes, words
+from hqlt_lab.experiment.plan import Planned, fits, select, wishes, words
 from hqlt_lab.registry import build
 from hqlt_lab.study.agenda import Agenda
+from hqlt_lab.study.attempts import Attempts
 from hqlt_lab.study.coordinator import Coordinator, Tracker, card_of
 from hqlt_lab.study.errand import Errand
 from hqlt_lab.study.hands import Hands
 from hqlt_lab.study.place import Place
 from hqlt_lab.study.record import SETTLED, Record
+from hqlt_lab.study.search import space
+from hqlt_lab.study.standing import Standing
 from hqlt_lab.study.store import Store
 from hqlt_lab.study.view import View
 from hqlt_lab.track.card import CellCard, State
@@ -64,11 +67,17 @@ def wanted(experiment: Experiment, agenda: Agenda, only: Sequence[str]) -> Calla
     return lambda place: fits(agenda.words(place), wish)
 
 
-def states(experiment: Experiment, root: str | Path, only: Sequence[str]) -> list[tuple[str, State]]:
-    """Of every cell its arm and how it stands, which is much less than what is known of it."""
-    agenda = open_agenda(experiment, Store(root, experiment.name))
-    wish = wanted(experiment, agenda, only)
-    return [(place.arm.title, agenda.stands(place)) for place in agenda.places() if wish(place)]
+def states(
+    experiment: Experiment, planned: Sequence[Planned], root: str | Path, only: Sequence[str]
+) -> list[tuple[str, State]]:
+    """Of every cell its arm and how it stands, which is much less than what is known of it; `planned` are a grid's."""
+    store = Store(root, experiment.name)
+    if space(experiment.tune):
+        agenda = open_agenda(experiment, store)
+        wish = wanted(experiment, agenda, only)
+        return [(place.arm.title, agenda.stands(place)) for place in agenda.places() if wish(place)]
+    standing = Standing(Attempts(store), store, experiment.launcher.get("retries", 0))
+    return [(cell.arm, standing.state(key)) for key, cell in planned]
 
 
 def forget(experiment: Experiment, root: str | Path, only: Sequence[str]) -> list[Record]:

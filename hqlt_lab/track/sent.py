@@ -30,3 +30,12 @@ def read_sent(folder: Path) -> Sent | None:
         return Sent(**json.loads((folder / FILE).read_text()))
     except (OSError, ValueError, TypeError):
         return None
+
+
+def run_of(folder: Path) -> str | None:
+    """The run alone: of ten thousand cells this is asked at once."""
+    try:
+        with open(f"{folder}/{FILE}", "rb") as noted:
+            return str(json.loads(noted.read())["run"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return None

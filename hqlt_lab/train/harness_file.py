@@ -8,6 +8,7 @@ beside the first one: a look at ten documents never replaces an answer to all.
 """
 
 import json
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -66,8 +67,7 @@ class Answer:
 
 def answers_in(folder: Path) -> list[Answer]:
     """All that were given by the cell in this folder."""
-    file = folder / FILE
-    told = read_json(file) if file.exists() else []
+    told = read_json(folder / FILE) if os.path.exists(f"{folder}/{FILE}") else []  # most cells have none
     return [Answer(**(one | {"protocol": Protocol(**one["protocol"])})) for one in told]
 
 
