@@ -67,7 +67,7 @@ def measured(file: str, *words: str, store: str) -> dict[str, Any]:
 def test_a_thousand_finished_cells_are_looked_at_and_an_arm_is_added(postgres):
     told = measured("many_cells.py", "1", store=postgres.database())
     assert told.pop("cells") == 1000
-    assert set(told) == {"status", "report", "plan with one arm more", "status with one arm more"}
+    assert set(told) == {"first status", "status", "report", "plan with one arm more", "status with one arm more"}
 
 
 def test_workers_that_share_a_study_train_each_cell_once(postgres):
