@@ -76,6 +76,18 @@ def test_each_cell_gives_what_it_gives_on_this_machine(place, here):
     assert place.tries() == [1, 1, 1, 1]
 
 
+def raylets() -> set[int]:
+    """The nodes of all clusters on this machine."""
+    return {one.pid for one in psutil.process_iter(["name"]) if one.info["name"] == "raylet"}
+
+
+def test_a_cluster_of_its_own_is_started_for_a_study_and_ends_with_it(tmp_path, here):
+    before, place = raylets(), OnRay(tmp_path, "{name: ray, address: local, retries: 0}")
+    place.finish()
+    same_as(place, here)
+    wait_until(lambda: raylets() <= before)
+
+
 def test_a_cell_that_is_given_up_says_so(lab, nodes):
     import ray
 
