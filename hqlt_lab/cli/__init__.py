@@ -10,7 +10,8 @@ completion   what a shell offers when Tab is pressed; bash: how that one breaks 
 
 import gc
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 
 def main() -> None:
@@ -21,9 +22,19 @@ def main() -> None:
     from hqlt_lab.secrets import tell_no_secret
 
     sys.excepthook = tell_no_secret
-    gc.set_threshold(100_000)  # a program that looks and ends has few cycles, and torch brings half a million objects
-    with whole_words():
+    with whole_words(), seldom_collected():
         sys.exit(ending(lambda: app(parts_first(sys.argv[1:]), prog_name="hqlt")))
+
+
+@contextmanager
+def seldom_collected() -> Iterator[None]:
+    """Cycles are looked for seldom: a program that looks and ends has few, and torch brings half a million objects."""
+    usual = gc.get_threshold()
+    gc.set_threshold(100_000)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
 
 
 def parts_first(words: Sequence[str]) -> list[str]:

@@ -16,9 +16,10 @@ from contextlib import closing, suppress
 import psutil
 import pytest
 
-from hqlt_lab.track.server import any_port, wait_for
+from hqlt_lab.track.ports import any_port
 from hqlt_lab.track.server import end as end_server
 from hqlt_lab.track.server import start as start_server
+from hqlt_lab.track.server import wait_for
 from hqlt_lab.track.store import default_tracker
 
 from .place import Place, everyone, nobody_left, same_as, workers

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import NullPool, create_engine, text
 
-from hqlt_lab.track.server import any_port, end, wait_for
+from hqlt_lab.track.ports import any_port
+from hqlt_lab.track.server import end, wait_for
 
 from .conftest import TINY
 
