@@ -1,5 +1,6 @@
 """How commands end: every exit code through the real entry point, and twenty mistakes of a first hour."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from hqlt_lab.cli import main
 from hqlt_lab.cli.app import app
 from hqlt_lab.cli.exits import Exit, ending
 
@@ -142,3 +144,11 @@ def test_a_report_before_the_first_run_says_how_to_begin(folder, capfd):
     with chdir(folder):
         assert ending(lambda: app(["report", "study.yaml"])) == Exit.DONE
     assert "Nothing of it was trained yet. Begin with\n    hqlt run study.yaml" in capfd.readouterr().err
+
+
+def test_a_command_leaves_the_collector_as_it_found_it(monkeypatch, capsys):
+    usual = gc.get_threshold()
+    monkeypatch.setattr(sys, "argv", ["hqlt", "--help"])
+    with pytest.raises(SystemExit):
+        main()
+    assert gc.get_threshold() == usual and "Usage" in capsys.readouterr().out
