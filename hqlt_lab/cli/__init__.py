@@ -8,6 +8,7 @@ options      what several verbs share
 completion   what a shell offers when Tab is pressed; bash: how that one breaks words
 """
 
+import atexit
 import gc
 import sys
 from collections.abc import Iterator, Sequence
@@ -31,6 +32,7 @@ def seldom_collected() -> Iterator[None]:
     """Cycles are looked for seldom: a program that looks and ends has few, and torch brings half a million objects."""
     usual = gc.get_threshold()
     gc.set_threshold(100_000)
+    atexit.register(gc.freeze)  # of what is there at the very end, Python would look at everything once more
     try:
         yield
     finally:
