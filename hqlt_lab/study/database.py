@@ -117,6 +117,14 @@ class Database:
         finally:
             with suppress(*self.troubles):  # otherwise it is found out by our silence
                 self.say(LEAVE, who=self.who)
+            self.pulse = None
+            self.hang_up()
+
+    def hang_up(self) -> None:
+        """Close all connections; whoever asks again gets new ones."""
+        for name in {"engine", "optuna"} & vars(self).keys():  # those that were made
+            held = vars(self)[name]
+            (held if name == "engine" else held.engine).dispose()
 
     def make_tables(self) -> None:
         """Under a lock of its own: two programs that both make them would clash."""
