@@ -16,10 +16,9 @@ from hqlt_lab.experiment.experiment import load as load_experiment
 from hqlt_lab.experiment.read import as_yaml, read
 from hqlt_lab.files import read_json, write
 from hqlt_lab.registry import hand_on, included
-from hqlt_lab.study.agenda import Agenda
 from hqlt_lab.study.attempts import Attempts
 from hqlt_lab.study.crew import warm_up
-from hqlt_lab.study.outline import keep, kept, outline_of
+from hqlt_lab.study.outline import keep, kept, sign
 from hqlt_lab.study.record import SETTLED
 from hqlt_lab.study.run import Choice, Prepared, cards, open_agenda, prepare, train, wanted
 from hqlt_lab.study.run import forget as forget_cells
@@ -153,7 +152,7 @@ def at_work(
 
     hand_on(included())  # workers are other processes
     warm_up()
-    experiment = load_experiment(file, change)
+    made_of, experiment = sign(Path(file), change), load_experiment(file, change)
     store = Store(runs, experiment.name)
     if joining and not store.book.shared and not os.environ.get(ENVIRONMENT):  # else `owned` says what to do
         raise StoreError(
@@ -170,7 +169,7 @@ def at_work(
         if not joining or not kept_file(store.folder).exists():
             ours = [one for one in change if not one.startswith("launcher.")]  # of this machine, not of the study
             write(kept_file(store.folder), as_yaml(read(Path(file), ours)))
-            keep_plan(study.agenda, file, change)
+            keep(study.agenda, made_of)
         work = Work(study, Courier(tracker_of(runs, tracking), card))
         try:
             yield work
@@ -203,8 +202,8 @@ def status(
     file: str | Path, *, change: Sequence[str] = (), only: Sequence[str] = (), runs: str | Path = RUNS
 ) -> Status:
     """Every cell as it stands; from the plan that the study keeps, if nothing has changed since."""
-    store = Store(runs, Path(file).stem)
-    if outline := kept(store.folder, Path(file), change):
+    store, made_of = Store(runs, Path(file).stem), sign(Path(file), change)
+    if outline := kept(store.folder, made_of):
         standing = Standing(Attempts(store), store, outline.retries)
         cells = [(place, place.point or {}) for place in outline.chosen(only)]
         report = outline.report
@@ -213,15 +212,9 @@ def status(
         standing, report = agenda.standing, agenda.experiment.measure.report
         wish = wanted(agenda.experiment, agenda, only)
         cells = [(place, agenda.point(place) or {}) for place in agenda.places() if wish(place)]
-        keep_plan(agenda, file, change)
+        keep(agenda, made_of)
     older = [record for cell in cells for record in standing.superseded(*cell)]
     return Status([*(standing.record(*cell) for cell in cells), *older], report, store.book.workers())
-
-
-def keep_plan(agenda: Agenda, file: str | Path, change: Sequence[str]) -> None:
-    """For the next look; a search is planned while it goes."""
-    if not agenda.search:
-        keep(agenda.store.folder, Path(file), change, outline_of(agenda))
 
 
 def forget(

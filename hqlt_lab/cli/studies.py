@@ -58,7 +58,7 @@ def status(
     console.print(f"{told}. {at_work}", soft_wrap=True, markup=False, highlight=False)
     if old := made_by_other_code(found.records):
         warn(old)
-        console.print(f"    {Typed(file, change or [], runs).anew(found.records)}", soft_wrap=True)
+        console.print(f"    {Typed(file, change or [], runs).anew(found.records, whole=not only)}", soft_wrap=True)
     if hint := elsewhere(file, runs):
         warn(hint, aside)
 

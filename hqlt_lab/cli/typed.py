@@ -33,14 +33,17 @@ class Typed(NamedTuple):
     tracking: str | None = None
     chosen: tuple[str, ...] = ()  # which cells, for the verb that was typed
 
-    def anew(self, records: "Iterable[Record]") -> str:
-        """The command that trains the arms whose cells were made by other code than today's; nothing where none was."""
+    def anew(self, records: "Iterable[Record]", whole: bool = True) -> str:
+        """The command that trains the arms whose cells were made by other code than today's; nothing where none was.
+
+        `whole`: these records are all of the study's.
+        """
         arms: dict[str, bool] = {}
         for record in records:
             arm = record.arm.split(", ")[0]
             arms[arm] = arms.get(arm, False) or bool(record.changed)
         some = ("--only", ",".join(f"arm={arm}" for arm, old in arms.items() if old))
-        chosen = ("--again", *(() if all(arms.values()) else some))
+        chosen = ("--again", *(() if whole and all(arms.values()) else some))
         return self._replace(chosen=chosen).with_verb("run") if any(arms.values()) else ""
 
     def with_verb(self, verb: str) -> str:

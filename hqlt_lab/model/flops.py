@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
+from hqlt_lab.components.update_rules._base import StepRule, UpdateRule
 from hqlt_lab.model.memory import HybridMemory
 from hqlt_lab.model.sequence_model import SequenceModel
 from hqlt_lab.ops.flops import Flops, counted, of_products, softmax_flops
@@ -75,10 +76,15 @@ def once(memory: HybridMemory, kind: str, count: Callable[[Any], T], *more: Any)
         return count(part)
     alike = (kind, type(part), repr(memory.specs[kind]), *weight.shape, memory.heads, *more)
     if alike not in _known:
-        with torch.random.fork_rng(devices=[]):
-            _known[alike] = count(build(kind, memory.specs[kind], width=weight.shape[1], heads=memory.heads))
+        _known[alike] = count(with_numbers(memory, kind))
     found: T = _known[alike]
     return found
+
+
+def with_numbers(memory: HybridMemory, kind: str) -> Any:
+    """A part like that of a layer on the meta device, made here; what others draw stays the same."""
+    with torch.random.fork_rng(devices=[]):
+        return build(kind, memory.specs[kind], width=memory.to_q.in_features, heads=memory.heads)
 
 
 def part_of(name: str) -> str:
@@ -126,15 +132,26 @@ def of_fast_weights(memory: HybridMemory, length: int) -> Iterator[Work]:
     yield per_token("update_rule", once(memory, "update_rule", lambda part: counted(lambda: part.gates(x))), length)
     feature = once(memory, "feature_map", lambda part: counted(lambda: part(q)))
     yield Work("feature_map", *of_products((1 + rule.writes) * length * feature), (1 + rule.writes * steps) * feature)
-    state = q.new_zeros(1, memory.heads, q.shape[-1], rule.value_channels(q.shape[-1]))
-    course = Course(memory.schedule.hold)
-
-    def scanned(tokens: int, state: Tensor | None) -> Flops:
-        given = (x, q, tokens, state, course)
-        return once(memory, "update_rule", lambda part: of_scan(part, *given), tokens, state is None, course.hold)
-
-    training, decoding = scanned(length, None), scanned(steps, state)
+    training, decoding = scanned(memory, length, empty=True), scanned(memory, steps, empty=False)
     yield Work("fast_weights", *training, decoding.forward)
+
+
+def scanned(memory: HybridMemory, tokens: int, empty: bool) -> Flops:
+    """The scan of that many tokens, from nothing or from a state."""
+    rule: Any = memory.update_rule
+    alone = tokens > 1 and brings_its_scan(rule)  # whatever it takes: on the meta device it takes no memory
+    x = token(memory) if alone else at_hand(token(memory))
+    q, course = precise(heads(memory, x)), Course(memory.schedule.hold)
+    state = None if empty else q.new_zeros(1, memory.heads, q.shape[-1], rule.value_channels(q.shape[-1]))
+    if alone:
+        return of_scan(rule, x, q, tokens, state, course)
+    given = (x, q, tokens, state, course)
+    return once(memory, "update_rule", lambda part: of_scan(part, *given), tokens, empty, course.hold)
+
+
+def brings_its_scan(rule: Any) -> bool:
+    """Whether how it scans is its own affair, and so is what that takes."""
+    return type(rule).flops is UpdateRule.flops and type(rule).scan is not StepRule.scan
 
 
 def of_scan(rule: Any, x: Tensor, q: Tensor, tokens: int, state: Tensor | None, course: Course) -> Flops:

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -71,16 +72,17 @@ class JournalReader:
         damage: ValueError | None = None
         with self.file.open("rb") as journal:
             journal.seek(self.offset)
-            for line in journal:
-                if damage:
-                    raise damage
-                try:
-                    told = read_line(line)
-                except ValueError as error:
-                    damage = error
-                    continue
-                self.offset += len(line)
-                yield told
+            news = journal.read()  # what is written meanwhile is for the next look
+        for line in BytesIO(news):
+            if damage:
+                raise damage
+            try:
+                told = read_line(line)
+            except ValueError as error:
+                damage = error
+                continue
+            self.offset += len(line)
+            yield told
 
     def take_in(self, told: Mapping[str, Any]) -> int | None:
         """The number of the trial that it is about."""
@@ -124,7 +126,7 @@ def intact(file: Path) -> Iterator[None]:
     """A line in the middle that cannot be read is told with what to do; `mend` cuts off the last."""
     try:
         yield
-    except (ValueError, LookupError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise StoreError(
             f"{file}: a line of it is damaged ({error}). Move the file away and run the study again: "
             "cells that are done are taken from their folders, the others go on from their checkpoints."
@@ -134,7 +136,7 @@ def intact(file: Path) -> Iterator[None]:
 def read_line(line: bytes) -> Mapping[str, Any]:
     """One operation."""
     told = json.loads(line.decode()) if line.endswith(b"\n") else None
-    if not isinstance(told, dict):
+    if not isinstance(told, dict) or min(told.get("trial_id", 0), told.get("study_id", 0)) < 0:
         raise ValueError("it is no operation")
     return told
 

@@ -2,14 +2,15 @@
 
     runs/studies/NAME/plan.json     every cell of the grid, and a sign of all that it was made of
 
-The sign is a hash of the experiment, every source of the lab that
-takes part, and every file of parts from outside.  Where anything is
-another today, or a search says step by step what comes next, the plan is made anew.
+The sign is a hash of the experiment and of every source of the lab that takes part.  Where one of them is another
+today the plan is made anew; it always is where we cannot tell: with parts from outside, which may import anything, with
+data whose content is in the keys, and in a search, which says step by step what comes next.
 """
 
 import hashlib
 import json
 import re
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from hqlt_lab.experiment.experiment import Arm
 from hqlt_lab.experiment.plan import select, words
 from hqlt_lab.experiment.read import read
 from hqlt_lab.files import write
-from hqlt_lab.registry import declared, included, installed, outside_parts, typed
+from hqlt_lab.registry import declared, find, included, installed, outside_parts, typed
 from hqlt_lab.study.agenda import Agenda
 from hqlt_lab.study.place import Place
 from hqlt_lab.study.store import is_study
@@ -28,6 +29,7 @@ from hqlt_lab.track.provenance import place as room
 
 FILE = "plan.json"
 KEY = re.compile("[0-9a-f]{16}")
+BEGAN = time.time()  # modules are in memory as they were then
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,38 +54,44 @@ def outline_of(agenda: Agenda) -> Outline:
     return Outline(report=report, retries=retries, places=agenda.listed)
 
 
-def keep(folder: Path, file: Path, change: Sequence[str], outline: Outline) -> None:
-    """Write it down, if we may."""
-    if is_study(folder) and (made_of := sign(file, change)):
-        with suppress(OSError):
-            write(folder / FILE, json.dumps({"sign": made_of, **as_json(outline)}, separators=(",", ":")) + "\n")
+def keep(agenda: Agenda, made_of: str | None) -> None:
+    """Write a plan down under the sign that was taken before it was made, if all of it is still the same."""
+    experiment, folder = agenda.experiment, agenda.store.folder
+    unsure = agenda.search or any(find("task", cell.task["name"]).has_data for cell in agenda.first.values())  # type: ignore[attr-defined]
+    if made_of is None or unsure or not is_study(folder) or made_of != sign(experiment.file, experiment.change):
+        return
+    with suppress(OSError):
+        write(folder / FILE, json.dumps({"sign": made_of, **as_json(outline_of(agenda))}, separators=(",", ":")) + "\n")
 
 
-def kept(folder: Path, file: Path, change: Sequence[str]) -> Outline | None:
+def kept(folder: Path, made_of: str | None) -> Outline | None:
     """The plan that was written down; None if there is none, or anything that it was made of has changed."""
     try:
-        told = json.loads((folder / FILE).read_text())
-        return from_json(told) if told["sign"] == sign(file, change) else None
-    except (OSError, ValueError, TypeError, LookupError, RecursionError):  # a folder may come from anybody
+        told = json.loads((folder / FILE).read_text()) if made_of else {}
+        return from_json(told) if made_of and told["sign"] == made_of else None
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError):  # it may come from anybody
         return None
 
 
 def sign(file: Path, change: Sequence[str]) -> str | None:
-    """Of all that a plan is made of; None where parts come from a package or a prompt, whose files we do not know."""
-    if installed() or typed():
+    """Of all that a plan is made of; None where we cannot tell, or a source was written since this process began."""
+    if installed() or typed() or included() or declared() or outside_parts():
         return None
     made = hashlib.sha256(repr(read(file, change)).encode())
-    for source in sources():
-        made.update(f"\n{source.name}\n".encode() + hashlib.sha256(source.read_bytes()).digest())
+    try:
+        for source in sources():
+            if source.stat().st_mtime > BEGAN:
+                return None
+            made.update(f"\n{source.name}\n".encode() + hashlib.sha256(source.read_bytes()).digest())
+    except OSError:
+        return None
     return made.hexdigest()
 
 
 def sources() -> Iterator[Path]:
-    """Every file of the lab that reads, checks or names, and what was included from outside."""
+    """Every file of the lab that reads, checks or names."""
     for name in ("registry", "ops", "components", "model", "tasks", "experiment", "study"):
         yield from sorted(room(name).rglob("*.py"))
-    outside = (*included(), *declared(), *map(Path, outside_parts()))
-    yield from dict.fromkeys(file.resolve() for file in outside)
 
 
 def as_json(outline: Outline) -> dict[str, Any]:
@@ -105,9 +113,10 @@ def as_json(outline: Outline) -> dict[str, Any]:
 
 def from_json(told: dict[str, Any]) -> Outline:
     """The way back; of an arm's changes nothing is known."""
-    arms = [Arm(name=name, levels=levels) for name, levels in told["arms"]]
-    points = told["points"]
-    if not all(KEY.fullmatch(key) for key, *_ in told["places"]):  # is the name of a folder
-        raise ValueError("a key is a short hash")
+    arms = [Arm(name=name, levels=dict(levels)) for name, levels in told["arms"]]
+    points, report = [dict(point) for point in told["points"]], [*map(str, told["report"])]
+    keys_are_names = all(KEY.fullmatch(key) for key, *_ in told["places"])  # of folders
+    if not keys_are_names or not all(text.isprintable() for text in (*(arm.title for arm in arms), *report)):
+        raise ValueError("this was not written by the lab")
     places = [Place(key=key, arm=arms[arm], point=points[point], seed=seed) for key, arm, point, seed in told["places"]]
-    return Outline(report=told["report"], retries=told["retries"], places=places)
+    return Outline(report=report, retries=int(told["retries"]), places=places)

@@ -43,6 +43,8 @@ class Task:
     """What `score` looks at: all logits, or only the loss at each token, for which no logits need be kept."""
     is_world: ClassVar[bool] = False
     """Whether there are no examples, but episodes to act in: `_world.World`."""
+    has_data: ClassVar[bool] = False
+    """Whether it reads data, which `pinned` looks at: the same file may then mean another thing tomorrow."""
 
     eval_size: int = 8192
     """Sequences in each of the fixed sets."""

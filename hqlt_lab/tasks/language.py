@@ -50,6 +50,7 @@ class Language(Task):
 
     splits = ("train", "valid", "test")
     scored_by = "losses"
+    has_data = True
 
     def __post_init__(self) -> None:
         wrong = self.too_small({"length": 2, "eval_size": 1, "vocabulary_size": 1})

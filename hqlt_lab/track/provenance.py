@@ -10,16 +10,14 @@ import json
 import shlex
 import sys
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from hqlt_lab.errors import RegistryError
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.experiment.fill import bare_model, fill_model
-from hqlt_lab.registry import KINDS, find
+from hqlt_lab.registry import KINDS, available, find
 from hqlt_lab.secrets import scrubbed
 from hqlt_lab.track.machine import machine, repository, versions
 from hqlt_lab.track.sent import read_sent
@@ -85,9 +83,7 @@ def source_today(name: str) -> str | None:
         return None
     if (own := on_shelf(kind, part)) is not None:
         return own
-    with suppress(RegistryError):
-        return of_source(find(kind, part))
-    return None
+    return of_source(find(kind, part)) if part in available(kind) else None
 
 
 @cache

@@ -99,3 +99,5 @@ def test_status_says_which_cells_other_code_has_made_and_what_trains_them_anew(f
     told = hqlt(folder, "--with", "mine.py", "status", "study.yaml")
     assert "1 cell was made by other code than today's (update_rule mine). Train anew with\n" in told
     assert "    hqlt --with mine.py run study.yaml --again\n" in told
+    some = hqlt(folder, "--with", "mine.py", "status", "study.yaml", "--only", "arm=mine")  # there may be others
+    assert "    hqlt --with mine.py run study.yaml --again --only arm=mine\n" in some

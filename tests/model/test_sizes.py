@@ -8,7 +8,7 @@ from torch.utils.flop_counter import FlopCounterMode, conv_flop_count, sdpa_back
 import hqlt_lab as lab
 from hqlt_lab.check.subject import tensors
 from hqlt_lab.components.mixers._base import Mixer
-from hqlt_lab.components.update_rules._base import StepRule
+from hqlt_lab.components.update_rules._base import StepRule, UpdateRule
 from hqlt_lab.model.config import ModelConfig
 from hqlt_lab.model.sequence_model import SequenceModel, build_model
 from hqlt_lab.model.sizes import Size, sizes
@@ -184,6 +184,28 @@ def test_parts_from_outside_are_counted_by_what_they_do():
     # two heads, a query and a key per token; decoding repeats the keys of the stretch of three
     forward = 2 * 2 * per_vector * 7
     assert found["feature_map"] == Size("feature_map", 6, 0, forward, 3 * forward, 2 * (1 + 3) * per_vector)
+
+
+class Quadratic(UpdateRule):
+    """A rule from outside that brings its scan: all pairs at once."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.to_gate = nn.Linear(width, heads)
+
+    def gates(self, x):
+        return (self.to_gate(x).transpose(1, 2),)
+
+    def scan(self, q, k, v, gates, state, course):
+        return (q @ k.transpose(-1, -2)).tril() @ v, k.transpose(-1, -2) @ v
+
+
+def test_a_scan_from_outside_is_counted_without_the_memory_that_it_takes():
+    tokens, heads, channels = 2**18, 2, 2  # all pairs are half a terabyte
+    with lab.temporarily(), torch.device("meta"):
+        lab.register("update_rule", "quadratic")(Quadratic)
+        found = sizes(SequenceModel(ModelConfig(**TINY, update_rule="quadratic")), tokens)
+    assert found["fast_weights"].forward == 2 * heads * (2 * tokens * tokens * channels + tokens * channels * channels)
 
 
 HYBRID = {"update_rule": {"name": "delta", "max_beta": 2}, "timing": {"name": "synchronous", "window": 64}}

@@ -97,7 +97,17 @@ def test_half_a_line_waits_for_its_other_half(journal):
     assert list(reader.lines()) == []
 
 
-@pytest.mark.parametrize("damage", [b"\0\0\0\n", b"[1]\n", b'{"op_code":8,"trial_id":99,"user_attr":{}}\n'])
+DAMAGE = {
+    "zeros": b"\0\0\0\n",
+    "no operation": b"[1]\n",
+    "no such trial": b'{"op_code":8,"trial_id":99,"user_attr":{}}\n',
+    "the last trial": b'{"op_code":8,"trial_id":-1,"user_attr":{}}\n',
+    "no number": b'{"op_code":8,"trial_id":"x","user_attr":{}}\n',
+    "no note": b'{"op_code":2,"study_id":0,"user_attr":5}\n',
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
 def test_damage_in_the_middle_is_told_with_what_to_do(journal, damage):
     study = optuna.create_study(storage=opened(journal), study_name="a")
     first = journal.read_bytes()

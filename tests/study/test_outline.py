@@ -8,7 +8,8 @@ import pytest
 
 from hqlt_lab import api
 from hqlt_lab.errors import HqltError
-from hqlt_lab.registry import include, temporarily
+from hqlt_lab.experiment.experiment import load as load_experiment
+from hqlt_lab.registry import find, include, temporarily
 from hqlt_lab.study.store import Store
 from hqlt_lab.track.spool import Spool
 
@@ -69,11 +70,16 @@ def test_another_file_is_planned_anew(study):
     assert len(looked(study).records) == 24
 
 
-def test_a_kept_plan_leads_out_of_no_folder(study):
+def test_a_kept_plan_from_anybody_does_no_harm(study):
     whole, told = looked(study), json.loads(kept(study).read_text())
-    told["places"][0][0] = "../../elsewhere"
-    kept(study).write_text(json.dumps(told))
-    assert looked(study) == whole
+    for hostile in (
+        {"places": [["../../elsewhere", 0, 0, 0]]},
+        {"arms": [["\x1b[2J", {}]] * 4},
+        {"retries": "many"},
+        {"points": [5, 5]},
+    ):
+        kept(study).write_text(json.dumps(told | hostile))
+        assert looked(study) == whole
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"sign": null}', "[" * 100_000])
@@ -84,7 +90,8 @@ def test_a_kept_plan_that_is_damaged_is_made_anew(study, text):
     assert json.loads(kept(study).read_text())["sign"]
 
 
-def test_another_part_is_planned_anew(lab, tmp_path):
+def test_with_parts_from_outside_no_plan_is_kept(lab, tmp_path):
+    """They may import anything, and nobody sees it from outside."""
     part = tmp_path / "mine.py"
     part.write_text(FAULTY.read_text())
     with temporarily():
@@ -92,13 +99,47 @@ def test_another_part_is_planned_anew(lab, tmp_path):
         experiment = lab.experiment("arms: {mine: {model.mixer: faulty}}\nseeds: 1")
         lab.run(experiment)
         (record,) = looked(lab).records
-        assert record.state == "done" and not record.changed
-        sign = json.loads(kept(lab).read_text())["sign"]
-    part.write_text(FAULTY.read_text() + "\n# other\n")
-    with temporarily():
-        include(part)
-        assert looked(lab).records[0].changed == ("mixer faulty",)
-        assert json.loads(kept(lab).read_text())["sign"] != sign
+    assert record.state == "done" and not kept(lab).exists()
+
+
+def test_with_data_no_plan_is_kept(study, monkeypatch):
+    """Which data there are is in the keys."""
+    kept(study).unlink()
+    monkeypatch.setattr(find("task", "parity"), "has_data", True)
+    looked(study)
+    assert find("task", "language").has_data and not kept(study).exists()
+
+
+def test_a_file_that_changes_while_it_is_planned_leaves_no_plan(study, monkeypatch):
+    file = study.folder / "tiny.yaml"
+    file.write_text(TINY + GRID.replace("seeds: 2", "seeds: 3"))
+
+    def saved_meanwhile(*given):
+        experiment = load_experiment(*given)
+        file.write_text(TINY + GRID.replace("seeds: 2", "seeds: 1"))
+        return experiment
+
+    with monkeypatch.context() as patch:
+        patch.setattr("hqlt_lab.api.studies.load_experiment", saved_meanwhile)
+        assert len(looked(study).records) == 24
+    assert len(looked(study).records) == 8
+
+
+def test_where_a_source_is_newer_than_this_process_no_plan_is_kept_or_believed(study, monkeypatch):
+    kept(study).unlink()
+    with monkeypatch.context() as patch:
+        patch.setattr("hqlt_lab.study.outline.BEGAN", 0.0)
+        assert len(looked(study).records) == 16
+        assert not kept(study).exists()
+    looked(study)
+    assert kept(study).exists()
+
+
+def test_a_plan_without_a_sign_is_never_believed(study, monkeypatch):
+    told = json.loads(kept(study).read_text()) | {"sign": None, "places": []}
+    kept(study).write_text(json.dumps(told))
+    monkeypatch.setattr("hqlt_lab.study.outline.installed", lambda: ["a package"])
+    assert len(looked(study).records) == 16
 
 
 def test_a_search_keeps_no_plan(lab):
@@ -116,7 +157,7 @@ def test_looking_at_what_was_never_run_leaves_nothing_behind(lab):
 def test_a_running_cell_tells_its_step(study):
     store = Store(study.runs, "tiny")
     (waiting, *_) = [record for record in looked(study).records if record.state == "waiting"]
-    experiment = api.load_experiment(study.folder / "tiny.yaml")
+    experiment = load_experiment(study.folder / "tiny.yaml")
     with store.owned():
         from hqlt_lab.study.run import open_agenda
 
