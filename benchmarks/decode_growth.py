@@ -15,25 +15,13 @@ import time
 from pathlib import Path
 
 import torch
-from decode_speed import bytes_of, read
+from decode_speed import bytes_of, read, seconds
 
 import hqlt_lab as lab
 from hqlt_lab.experiment.experiment import load
-from hqlt_lab.model.sequence_model import SequenceModel
-from hqlt_lab.model.state import State
 
 STUDY = Path(__file__).parents[1] / "experiments/small/complementarity_recall.yaml"
 LENGTHS = (256, 1024, 4096, 16384)
-
-
-def processor_time(model: SequenceModel, state: State, tokens: int) -> float:
-    """For that many tokens after the state."""
-    token = torch.zeros(1, 1, dtype=torch.long)
-    started = time.process_time()
-    for _ in range(tokens):
-        logits, state = model(token, state)
-        token = logits.argmax(-1)
-    return time.process_time() - started
 
 
 @torch.inference_mode()
@@ -47,7 +35,7 @@ def main(tokens: int, turns: int) -> None:
     states = {(name, length): read(models[name], text[:, :length]) for name in models for length in LENGTHS}
     best = dict.fromkeys(states, float("inf"))
     for _, (name, length) in itertools.product(range(turns), states):
-        taken = processor_time(models[name], states[name, length], tokens)
+        taken = seconds(models[name], states[name, length], tokens, time.process_time)
         best[name, length] = min(best[name, length], taken)
     for name, length in states:
         growth, price = (best[name, length] / best[other, LENGTHS[0]] for other in (name, "kv_only"))

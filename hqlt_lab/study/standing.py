@@ -11,7 +11,7 @@ from hqlt_lab.study.place import Place
 from hqlt_lab.study.record import Record, State, with_answers
 from hqlt_lab.study.store import Store
 from hqlt_lab.track.provenance import sources_today
-from hqlt_lab.track.sent import run_of
+from hqlt_lab.track.sent import read_sent
 from hqlt_lab.track.spool import last_step
 
 OUTCOME = (
@@ -64,7 +64,7 @@ class Standing:
             code=tries[-1].made_by if tries else {},
             changed=changed(tries[-1].made_by) if state == "done" else (),
             folder=folder,
-            run=run_of(folder) if tries else None,
+            run=sent.run if tries and (sent := read_sent(folder)) else None,
             **outcome,
         )
 

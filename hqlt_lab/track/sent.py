@@ -27,15 +27,9 @@ class Sent:
 def read_sent(folder: Path) -> Sent | None:
     """What was noted; None if nothing was, or nothing that can be read."""
     try:
-        return Sent(**json.loads((folder / FILE).read_text()))
+        with open(
+            f"{folder}/{FILE}", "rb"
+        ) as noted:  # of ten thousand cells at once, a Path takes longer than the file
+            return Sent(**json.loads(noted.read()))
     except (OSError, ValueError, TypeError):
-        return None
-
-
-def run_of(folder: Path) -> str | None:
-    """The run alone: of ten thousand cells this is asked at once."""
-    try:
-        with open(f"{folder}/{FILE}", "rb") as noted:
-            return str(json.loads(noted.read())["run"])
-    except (OSError, ValueError, TypeError, KeyError):
         return None

@@ -292,17 +292,3 @@ def test_signs_of_life():
         time.sleep(0.1)
         after = pulse.steady_for()
     assert failed < 0 < after < 0.2 and len(beats) >= 3
-
-
-def test_who_leaves_a_study_holds_no_connection_to_it(shared):
-    store = shared()
-    with store.owned():
-        ledger = Ledger(store)
-        ledger.begin("a", ledger.ask("a", {}), CELL)
-    others = "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
-    with create_engine(store.book.url, poolclass=NullPool).connect() as asking:
-        until = time.monotonic() + 10
-        while (held := asking.execute(text(others)).scalar_one()) and time.monotonic() < until:
-            time.sleep(0.05)  # the server notices a moment later
-    assert held == 0 and store.book.pulse is None
-    assert len(Ledger(store).of("k")) == 1  # whoever asks again is answered

@@ -1,18 +1,22 @@
-"""A database whose machine or network goes away without a word: connections are asked for signs of life.
+"""Connections to a database: asked for signs of life where it goes away without a word, and closed by who leaves.
 
 The kernel asks, and one that does not answer cannot be had here: so it is looked at what ours was told to do.
 """
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, make_url
+from sqlalchemy import Engine, NullPool, create_engine, make_url, text
 
+from hqlt_lab.study.ledger import Ledger
 from hqlt_lab.study.store import Store
+
+from .test_ledger import CELL
 
 OPTIONS = ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT", "TCP_USER_TIMEOUT")
 
@@ -63,3 +67,18 @@ def test_a_connection_that_falls_silent_is_noticed_within_half_a_minute(tmp_path
     for engine in (book.engine, book.optuna.engine):
         listening, speaking = until_noticed(engine)
         assert 0 < listening <= 30 and 0 < speaking <= 30  # 0: the kernel's own, which is hours
+
+
+def test_who_leaves_a_study_holds_no_connection_to_it(tmp_path, postgres, monkeypatch):
+    monkeypatch.setenv("HQLT_STORE", postgres.database())
+    store = Store(tmp_path, "study")
+    with store.owned():
+        ledger = Ledger(store)
+        ledger.begin("a", ledger.ask("a", {}), CELL)
+    others = "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+    with create_engine(store.book.url, poolclass=NullPool).connect() as asking:
+        until = time.monotonic() + 10
+        while (held := asking.execute(text(others)).scalar_one()) and time.monotonic() < until:
+            time.sleep(0.05)  # the server notices a moment later
+    assert held == 0 and store.book.pulse is None
+    assert len(Ledger(store).of("k")) == 1  # whoever asks again is answered
