@@ -41,6 +41,12 @@ class Complaints:
         told = sentence if everywhere or sentence.startswith("arms") else f"{told_of(arms)}: {sentence}"
         self.found.setdefault(told, self.places.first(subjects(sentence, arms[0])))
 
+    def warn_of(self, arms: "Sequence[Arm]", sentence: str, everywhere: bool) -> None:
+        """The same about what may be meant."""
+        told = sentence if everywhere else f"{told_of(arms)}: {sentence}"
+        place = self.places.first(subjects(sentence, arms[0]))
+        self.warnings.append(in_one_message(self.file, {told: place}))
+
     def stop(self) -> None:
         if self.found:
             raise ConfigError(in_one_message(self.file, self.found))
@@ -108,8 +114,7 @@ class Complaints:
         for sentence, arms in wrong.items():
             self.add_of([*arms.values()], sentence, everywhere=len(arms) == len(experiment.arms))
         for sentence, arms in doubtful.items():
-            everywhere = len(arms) == len(experiment.arms)
-            self.warnings.append(sentence if everywhere else f"{told_of([*arms.values()])}: {sentence}")
+            self.warn_of([*arms.values()], sentence, everywhere=len(arms) == len(experiment.arms))
 
     def unread(self, experiment: "Experiment") -> None:
         """A part of the base that every arm replaces is built by none of them, and its mistakes would never be told."""

@@ -6,12 +6,15 @@ Models are built on the meta device, where a parameter costs nothing; this is th
 torch.
 """
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from hqlt_lab.errors import HqltError, did_you_mean, listed
 from hqlt_lab.experiment.cell import Cell, digest
 from hqlt_lab.experiment.settings import MeasureConfig
-from hqlt_lab.registry import build
+from hqlt_lab.model.config import PARTS, ModelConfig
+from hqlt_lab.registry import build, split
 
 Sentences = list[str]
 Found = tuple[Sentences, Sentences]  # complaints and warnings
@@ -52,7 +55,29 @@ def wrong_model(cell: Cell, vocabulary: int | None) -> tuple[Any, Sentences]:
     try:
         return on_meta(cell, vocabulary), []
     except HqltError as error:
-        return None, [f"model.{line}" for line in str(error).splitlines()]
+        told = [f"model.{line}" for line in str(error).splitlines()]
+        return None, [*dict.fromkeys([*told, *wrong_options(cell.model)])]
+
+
+def wrong_options(model: Mapping[str, Any]) -> Sentences:
+    """What the parts of a model say of their own options, each by itself: the first that refuses hides the others."""
+    given = {kind: model[kind] if isinstance(model[kind], list) else [model[kind]] for kind in PARTS}
+    parts = [(kind, part) for kind, several in given.items() for part in several if part is not None]
+    return [f"model.{line}" for kind, part in parts for line in refused(kind, part, model["width"], model["heads"])]
+
+
+def refused(kind: str, part: Any, width: int, heads: int) -> Iterator[str]:
+    """What a part says of its options; its other complaints may be due to the rest of the model."""
+    try:
+        _, chosen = split(kind, part)
+    except HqltError:  # of which it is complained elsewhere
+        return
+    try:
+        with drawing_nothing():
+            build(kind, part, width=width, heads=heads)
+    except HqltError as error:
+        options = tuple(f"{kind}.{option}:" for option in chosen)
+        yield from (line for line in str(error).splitlines() if line.startswith(options))
 
 
 def not_in_a_world(cell: Cell) -> Sentences:
@@ -70,14 +95,21 @@ def not_in_a_world(cell: Cell) -> Sentences:
 
 def on_meta(cell: Cell, vocabulary: int | None) -> Any:
     """The cell's model, without numbers in it."""
-    import torch
-
-    from hqlt_lab.model.config import ModelConfig
-    from hqlt_lab.model.initialise import Undrawn
     from hqlt_lab.model.sequence_model import SequenceModel
 
-    with torch.device("meta"), Undrawn():
+    with drawing_nothing():
         return SequenceModel(ModelConfig(**cell.model, vocabulary=vocabulary))
+
+
+@contextmanager
+def drawing_nothing() -> Iterator[None]:
+    """What is made here has shapes and no numbers."""
+    import torch
+
+    from hqlt_lab.model.initialise import Undrawn
+
+    with torch.device("meta"), Undrawn():
+        yield
 
 
 def idle_fast_weights(model: Any, tokens: int, cell: Cell) -> tuple[Sentences, Sentences]:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.experiment.change import AXES, VARIED, change_each
-from hqlt_lab.experiment.composition import Found, Sentences, wrong_model, wrong_task, wrong_together
+from hqlt_lab.experiment.composition import Found, Sentences, wrong_model, wrong_options, wrong_task, wrong_together
 from hqlt_lab.experiment.fill import fill_each
 from hqlt_lab.experiment.references import resolve_each
 from hqlt_lab.experiment.settings import MeasureConfig
+from hqlt_lab.model.config import PARTS, ModelConfig
 
 if TYPE_CHECKING:
     from hqlt_lab.experiment.experiment import Arm, Experiment
@@ -33,7 +34,8 @@ def every_mistake(
     sections, dead = resolve_each(told)
     made, wrong = fill_each(sections)
     beside = [] if unchanged or more else beside_the_wrong(made, measure, arm.allow, checked)
-    return [*unchanged, *more, *dead, *wrong, *beside]
+    options = [] if "model" in made else beside_wrong_settings(sections.get("model"))
+    return [*unchanged, *more, *dead, *wrong, *options, *beside]
 
 
 def beside_the_wrong(
@@ -47,3 +49,11 @@ def beside_the_wrong(
     if task:
         return wrong_task(cell, measure)[1]
     return wrong_model(cell, SOME_VOCABULARY)[1] if model else []
+
+
+def beside_wrong_settings(model: Any) -> Sentences:
+    """What the parts of a model section say that cannot be filled; a size that is not told right is taken for usual."""
+    if not isinstance(model, Mapping):
+        return []
+    right = {word: model[word] for word in ("width", "heads") if type(model.get(word)) is int and model[word] > 0}
+    return wrong_options(vars(ModelConfig()) | {kind: model.get(kind) for kind in PARTS} | right)

@@ -26,13 +26,14 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from hqlt_lab.errors import HqltError, TrainingError, listed
+from hqlt_lab.errors import TrainingError, listed
 from hqlt_lab.experiment.cell import Cell, cell_from
 from hqlt_lab.files import NoRoom, is_full, with_room
-from hqlt_lab.registry import blamed, hand_on, included
+from hqlt_lab.registry import hand_on, included
 from hqlt_lab.secrets import scrubbed
 from hqlt_lab.track.provenance import code_of
 from hqlt_lab.track.spool import Spool
+from hqlt_lab.train.failure import failure_of
 
 LOG = "log.txt"
 LEAVING = ("failed", "blocked")  # words after which a worker ends: what went wrong may have left something behind in it
@@ -148,10 +149,7 @@ def attempted(
             if is_full(error):
                 raise
             print(scrubbed(traceback.format_exc()), file=sys.stderr, end="")
-            blame = blamed(error)
-            why = scrubbed(str(blame) if blame else f"{type(error).__name__}: {error}")
-            # the lab's own complaints would be the same the next time, and so would a slip in a part
-            return "failed", {"why": why, "permanent": isinstance(error, HqltError) or bool(blame and blame.permanent)}
+            return "failed", failure_of(error)._asdict()
 
 
 def load_parts(files: Sequence[str], code: Mapping[str, str], cell: Cell) -> None:

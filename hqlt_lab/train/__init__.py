@@ -16,6 +16,7 @@ life          an agent that acts and learns in turns
 world_begin   what is looked at before it learns
 world_end     tested and filmed, or diverged
 world_score   how well it does in the fixed episodes
+failure       why a run failed, and whether it would again
 guard         loss or gradient are no longer numbers
 heap          freed memory stays for the next step
 interrupt     the run is asked to stop

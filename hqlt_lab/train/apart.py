@@ -17,6 +17,7 @@ from hqlt_lab.errors import TrainingError
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.files import NoRoom
 from hqlt_lab.train.claim import FILE, claim
+from hqlt_lab.train.failure import Passing
 from hqlt_lab.train.interrupt import Interrupted
 from hqlt_lab.train.outcome import Outcome, read_outcome
 from hqlt_lab.train.progress import Record
@@ -94,5 +95,6 @@ def outcome_in(folder: Path, told: dict[str, Any]) -> Outcome:
         raise Interrupted(told["interrupted"])
     if "full" in told:
         raise NoRoom(told["full"])
-    why = told.get("error", f"its process ended without a word; {folder / LOG} has what it printed.")
-    raise TrainingError(f"{folder}: {why}")
+    if "why" in told:
+        raise (TrainingError if told["permanent"] else Passing)(told["why"])
+    raise Passing(f"Its process ended without a word; {folder / LOG} has what it printed.")

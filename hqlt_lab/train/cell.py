@@ -11,20 +11,20 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from pathlib import Path
 from typing import TextIO
 
 from hqlt_lab.errors import HqltError
 from hqlt_lab.experiment.cell import cell_from
 from hqlt_lab.files import NoRoom, with_room
-from hqlt_lab.secrets import tell_no_secret
+from hqlt_lab.secrets import scrubbed, tell_no_secret
 from hqlt_lab.train.apart import PATIENCE, kill
+from hqlt_lab.train.failure import failure_of
 from hqlt_lab.train.interrupt import Interrupted
 from hqlt_lab.train.started import first
 
 MOMENT = 3.0  # seconds for the first process, which may have the same complaint and is the one that is heard
-
-SAID: dict[type, str] = {Interrupted: "interrupted", NoRoom: "full"}  # what a line of JSON calls an error
 
 
 def main(file: Path, leashed: bool) -> int:
@@ -40,19 +40,25 @@ def main(file: Path, leashed: bool) -> int:
     try:
         with with_room(file.parent):
             fit_here(cell_from(json.loads(file.read_text())), file.parent, lambda step, m: tell(step=step, metrics=m))
-    except HqltError as error:
+    except Exception as error:
+        # ours are sentences already; of all others somebody will want to know where they arose
+        print(error if isinstance(error, HqltError) else scrubbed(traceback.format_exc()), file=sys.stderr)
         if first():
-            tell(**{SAID.get(type(error), "error"): str(error)})
+            tell(**said(error))
             return 1
-        print(error, file=sys.stderr)
         return 0 if isinstance(error, Interrupted) else failed_alone()
     return 0
 
 
+def said(error: Exception) -> dict[str, object]:
+    """How a run ended, for whoever waits for it."""
+    if isinstance(error, Interrupted):
+        return {"interrupted": str(error)}
+    return {"full": str(error)} if isinstance(error, NoRoom) else failure_of(error)._asdict()
+
+
 def failed_alone() -> int:
-    """The code of a process that is not the first: srun then ends the others, who would wait for it."""
-    if "SLURM_PROCID" not in os.environ:
-        return 0  # Lightning's own processes are ended with the first
+    """The code of a process that is not the first: Lightning or srun then ends the others, who would wait for it."""
     time.sleep(MOMENT)
     return 1
 

@@ -58,6 +58,20 @@ FILES = {
         QUESTION + TASK + "model: {widht: 48, heads: 3}\n",
         ["model.widht"],
     ),
+    "options of parts beside a setting that is misspelt": (
+        QUESTION
+        + TASK
+        + "model: {widht: 48, update_rule: {name: delta, max_beta: 3}, timing: {name: synchronous, window: 0}}\n",
+        ["model.widht", "model.update_rule.max_beta", "model.timing.window"],
+    ),
+    "options of two parts": (
+        QUESTION + TASK + "model: {update_rule: {name: delta, max_beta: 3}, timing: {name: synchronous, window: 0}}\n",
+        ["model.update_rule.max_beta", "model.timing.window"],
+    ),
+    "the option of a part beside a part that there is not": (
+        QUESTION + TASK + "model: {mixer: smu, update_rule: {name: delta, max_beta: 3}}\n",
+        ["model.mixer", "model.update_rule.max_beta"],
+    ),
     "parts that would not repeat over layers that are misspelt": (
         QUESTION + TASK + "model: {layres: 3, mixer: [sum, vector, sum]}\n",
         ["model.layres"],

@@ -267,7 +267,9 @@ def test_fast_weights_that_are_mostly_empty_are_a_warning(tmp_path):
     file = tmp_path / "question.yaml"
     file.write_text("\n".join((GOOD | {"model": "model: {timing: {name: delayed_stream, window: 12}}"}).values()))
     (warning,) = load(file).warnings
-    assert warning.startswith("model.timing: the fast weights are empty for the first 12 of the 19 tokens")
+    assert warning.startswith(
+        f"{file}, line 3: model.timing: the fast weights are empty for the first 12 of the 19 tokens"
+    )
 
 
 @pytest.mark.parametrize("window", [12, 64])

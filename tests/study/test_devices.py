@@ -1,6 +1,7 @@
 """A cell on several devices is a process of its own, and still one cell of the study."""
 
 import json
+import re
 
 import psutil
 import pytest
@@ -29,5 +30,15 @@ def test_a_crash_in_one_of_its_processes_is_a_failure_of_the_cell(lab, faulty):
     lab.run(experiment)
     (record,) = lab.records(experiment)
     assert (record.state, record.attempts) == ("failed", 1)
-    log = (record.folder / "process.log").read_text()
-    assert "the matrix is not in the mood" in log
+    assert re.fullmatch(
+        r"mixer 'faulty' \(.*faulty\.py, line \d+\) raised RuntimeError: the matrix is not in the mood\.", record.why
+    )
+    assert "Traceback" in (record.folder / "process.log").read_text()
+
+
+def test_a_process_of_it_that_is_killed_is_no_verdict_on_the_cell(lab, faulty, tmp_path):
+    mixer = f"{{name: faulty, how: die, step: 5, mark: {tmp_path / 'died'}}}"
+    experiment = lab.experiment(f"arms: {{a: {{model.mixer: {mixer}}}}}\nseeds: 1", "dies", ("trainer.devices=2",))
+    lab.run(experiment)
+    (record,) = lab.records(experiment)
+    assert (tmp_path / "died").exists() and (record.state, record.attempts) == ("done", 2)
