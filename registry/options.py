@@ -32,15 +32,20 @@ class Option:
         return f"{self.name}: {spelled(self.type)}" + ("" if self.required else f" = {self.default}")
 
 
-def options(kind: str, name: str, at: str | None = None) -> dict[str, Option]:
+def options(kind: str, name: str, at: str | None = None) -> Mapping[str, Option]:
     """What can be set on that part, in the order of its signature."""
-    asked = parameters(find(kind, name, at))
-    return {key: option for key, option in asked.items() if key not in KINDS[kind].given}
+    return settable(kind, find(kind, name, at))
+
+
+@cache
+def settable(kind: str, maker: Callable[..., Any]) -> Mapping[str, Option]:
+    """What a file may set of all that the maker asks for; a large study asks a million times."""
+    return {key: option for key, option in parameters(maker).items() if key not in KINDS[kind].given}
 
 
 @cache
 def parameters(maker: Callable[..., Any]) -> Mapping[str, Option]:
-    """Everything the maker asks for, options and what the lab hands over alike; a large study asks a million times."""
+    """Everything the maker asks for, options and what the lab hands over alike."""
     hints = get_type_hints(maker.__init__ if inspect.isclass(maker) else maker)
     said = noted(maker)
     return {

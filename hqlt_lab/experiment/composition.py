@@ -8,6 +8,7 @@ torch.
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from math import lcm
 from typing import Any
 
 from hqlt_lab.errors import HqltError, did_you_mean, listed
@@ -51,12 +52,17 @@ def wrong_task(cell: Cell, measure: MeasureConfig) -> tuple[Any, Sentences]:
 
 
 def wrong_model(cell: Cell, vocabulary: int | None) -> tuple[Any, Sentences]:
-    """The model, or None, and what is wrong with it."""
+    """The model with one layer of each sort, or None, and what is wrong with it."""
     try:
-        return on_meta(cell, vocabulary), []
+        return on_meta(cell.with_model(layers=different_layers(cell.model)), vocabulary), []
     except HqltError as error:
         told = [f"model.{line}" for line in str(error).splitlines()]
         return None, [*dict.fromkeys([*told, *wrong_options(cell.model)])]
+
+
+def different_layers(model: Mapping[str, Any]) -> int:
+    """After how many layers all parts begin to repeat."""
+    return lcm(*(len(model[kind]) for kind in PARTS if isinstance(model[kind], list)))
 
 
 def wrong_options(model: Mapping[str, Any]) -> Sentences:
