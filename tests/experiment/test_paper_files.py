@@ -1,18 +1,16 @@
-"""The paper's tables as files: every row with its numbers, settings to the letter, and the authors' slips apart."""
+"""The paper's tables on expressivity as files: every row with its numbers and settings, and the authors' slips apart."""
 
 from dataclasses import asdict
 from functools import cache
-from pathlib import Path
 
 import pytest
 
-from hqlt_lab.experiment.composition import on_meta
 from hqlt_lab.experiment.experiment import load
 from hqlt_lab.experiment.plan import chosen, plan
 from hqlt_lab.registry import build
 from hqlt_lab.train.fit import fit_here
+from tests.experiment.paper import PAPER, difference, parameters, settings
 
-PAPER = Path(__file__).parents[2] / "experiments" / "paper"
 TASKS = ("parity", "modular_arithmetic")
 ROWS = ("synchronous", "delayed_stream", "delayed_chunk", "linear_attention")
 
@@ -57,23 +55,6 @@ def cells(task):
     return found
 
 
-def settings(cell):
-    """model.timing: {name: synchronous, window: 8}, and so on."""
-    sections = {"model": cell.model, "train": asdict(cell.train)}
-    named = {f"{section}.{key}": value for section, told in sections.items() for key, value in told.items()}
-    return named | {"task": cell.task}
-
-
-def difference(plain, other):
-    """What the other is told that the first is not."""
-    return {path: value for path, value in settings(other).items() if value != settings(plain)[path]}
-
-
-def parameters(cell):
-    model = on_meta(cell, build("task", cell.task).vocabulary)
-    return sum(parameter.numel() for parameter in model.parameters())
-
-
 def numbers(table, task):
     names = ("best", "median", "mad")
     return {
@@ -89,11 +70,12 @@ def test_the_numbers_are_those_of_the_paper(task):
 
 
 def test_every_arm_has_the_same_budget(task):
-    assert list(cells(task)) == [*ROWS, "deltanet", "transformer", *(f"{row}_as_coded" for row in ROWS)]
+    beside = ("deltanet", "transformer", "synchronous_plain")
+    assert list(cells(task)) == [*ROWS, *beside, *(f"{row}_as_coded" for row in ROWS)]
     for arm in cells(task).values():
         points = [(cell.train.lr, cell.seed) for cell in arm]
         assert points == [(lr, seed) for lr in (5e-3, 1e-3, 5e-4, 1e-4) for seed in (0, 1, 2)]
-    assert sum(map(len, cells(task).values())) == 120
+    assert sum(map(len, cells(task).values())) == 132
 
 
 def test_the_settings_are_those_of_the_text(task):
@@ -142,7 +124,7 @@ def test_the_settings_are_those_of_the_text(task):
 
 
 def test_the_rows_differ_from_the_first_in_what_they_are_named_by(task):
-    first, *others = [(arm, cells(task)[arm][0]) for arm in (*ROWS, "deltanet", "transformer")]
+    first, *others = [(arm, cells(task)[arm][0]) for arm in (*ROWS, "deltanet", "transformer", "synchronous_plain")]
     assert {arm: difference(first[1], cell) for arm, cell in others} == {
         "delayed_stream": {"model.timing": {"name": "delayed_stream", "window": 8, "gates": "current"}},
         "delayed_chunk": {"model.timing": {"name": "delayed_chunk", "window": 16, "hold": None}},
@@ -157,6 +139,7 @@ def test_the_rows_differ_from_the_first_in_what_they_are_named_by(task):
             "model.short_conv": 0,
             "model.output_gate": False,
         },
+        "synchronous_plain": {"model.short_conv": 0, "model.output_gate": False},
     }
 
 
@@ -191,98 +174,3 @@ def test_a_shrunken_row_trains(task, tmp_path):
     ((_, cell),) = chosen(plan(shrunken), ["arm=delayed_chunk_as_coded,lr=0.001,seed=0"])
     outcome = fit_here(cell, tmp_path / "run")
     assert outcome.status == "done" and outcome.step == 2 and "test/normalised_accuracy" in outcome.metrics
-
-
-# swde, squad, fda and their average; the count of parameters
-RETRIEVAL = {
-    "vector": ((20.0, 28.4, 10.9, 19.8), 399_233_024),
-    "sum": ((13.3, 26.2, 12.6, 17.4), 374_067_200),
-    "scalar": ((21.1, 27.7, 11.4, 20.1), 374_460_416),
-    "window_128": ((16.9, 30.5, 17.9, 21.8), 399_233_024),
-    "window_256": ((18.6, 35.6, 15.1, 23.1), 399_233_024),
-    "window_512": ((22.9, 35.7, 17.3, 25.3), 399_233_024),
-    "window_1024": ((34.0, 37.1, 50.1, 40.4), 399_233_024),
-    "deltanet": ((18.5, 25.2, 8.6, 17.4), 374_067_200),
-    "transformer": ((44.9, 36.9, 52.3, 44.7), 373_867_520),
-    "transformer_window_1024": ((30.4, 25.5, 31.2, 29.0), 373_867_520),
-    "transformer_length_1024": ((30.4, 25.5, 31.2, 29.0), 373_867_520),
-    "vector_1b3": ((31.9, 31.2, 30.2, 31.1), 1_465_750_528),
-    "deltanet_1b3": ((32.9, 29.9, 23.6, 28.8), 1_365_087_232),
-    "transformer_1b3": ((53.7, 41.5, 64.7, 53.3), 1_364_297_728),
-}
-ASKED = ("eval/swde/contains", "eval/squad_newline/contains", "eval/fda_original/contains", "eval/retrieval/average")
-POSITIONS = {
-    "rope": 399_233_024,
-    "none": 399_233_024,
-    "rope_window_1024": 399_233_024,
-    "none_window_1024": 399_233_024,
-    "rope_1b3": 1_465_750_528,
-    "none_1b3": 1_465_750_528,
-}
-# by hand from the DeltaNet of the paper, all of a hybrid but its mixer: in each of 24 layers strengths of writing are
-# 8 x 1024, which linear attention, retention and layers of softmax lack; forgetting is as much again and 2 x 8
-DELTANET, STRENGTH = 374_067_200, 8 * 1024
-PRIOR_WORK = {
-    "synchronous": 399_233_024,
-    "infini_attention": DELTANET - 24 * STRENGTH + 24 * 2,
-    "infini_attention_delta": DELTANET + 24 * 2,
-    "based": DELTANET - 24 * STRENGTH,
-    "based_layers": DELTANET - 24 * STRENGTH,
-    "layer_wise": DELTANET - 12 * STRENGTH,
-    "layer_wise_full": DELTANET - 6 * STRENGTH,
-    "gated_deltanet": DELTANET + 24 * (STRENGTH + 16),
-    "gated_hybrid": 399_233_024 + 24 * (STRENGTH + 16),
-    "retnet": DELTANET - 24 * STRENGTH,
-}
-LANGUAGE = ("retrieval.yaml", "positions.yaml", "prior_work.yaml", "language_340m.yaml", "language_1b3.yaml")
-
-
-def by_arm(name):
-    return {one.cell.arm: one.cell for one in plan(load(PAPER / name))}
-
-
-def test_the_retrieval_table_has_its_numbers_and_its_models():
-    found = load(PAPER / "retrieval.yaml")
-    assert found.published == {
-        arm: {metric: {"best": value} for metric, value in zip(ASKED, row, strict=True)}
-        for arm, (row, _) in RETRIEVAL.items()
-    }
-    trained = by_arm("retrieval.yaml")
-    assert {arm: parameters(trained[arm]) for arm in RETRIEVAL} == {arm: size for arm, (_, size) in RETRIEVAL.items()}
-    assert set(trained) - set(RETRIEVAL) == {"deltanet_beta_2", "softmax_window_64"}
-    assert found.evaluate.tasks == ["retrieval"] and found.evaluate.length == 2048
-
-
-@pytest.mark.parametrize("name", LANGUAGE)
-def test_language_models_read_the_tokens_of_the_paper(name):
-    for arm, cell in by_arm(name).items():
-        large = arm.endswith("_1b3") or name == "language_1b3.yaml"
-        tokens = cell.train.steps * cell.train.batch_size * cell.task["length"]
-        assert tokens == (16_441_671_680 if large else 15_032_385_536)
-
-
-@pytest.mark.parametrize("name", LANGUAGE)
-def test_published_averages_are_those_of_their_row(name):
-    for row in load(PAPER / name).published.values():
-        for kind, counted in {"general": ("acc", "acc_norm"), "retrieval": ("contains",)}.items():
-            values = [told["best"] for metric, told in row.items() if metric.rpartition("/")[2] in counted]
-            if values:
-                assert sum(values) / len(values) == pytest.approx(row[f"eval/{kind}/average"]["best"], abs=0.051)
-
-
-def test_the_positions_tables_compare_rope_with_none_at_every_size():
-    cells = by_arm("positions.yaml")
-    assert {arm: parameters(cell) for arm, cell in cells.items()} == POSITIONS
-    for arm, cell in cells.items():
-        if arm.startswith("none"):
-            assert difference(cells[arm.replace("none", "rope")], cell) == {"model.positions": {"name": "none"}}
-    published = load(PAPER / "positions.yaml").published
-    assert set(published) == set(cells) and {len(row) for row in published.values()} == {13}
-
-
-def test_prior_work_is_composed_of_the_same_parts_on_the_same_backbone():
-    cells = by_arm("prior_work.yaml")
-    assert {arm: parameters(cell) for arm, cell in cells.items()} == PRIOR_WORK
-    changed = {path for cell in cells.values() for path in difference(cells["synchronous"], cell)}
-    assert changed == {"model.timing", "model.update_rule", "model.mixer"}
-    assert not load(PAPER / "prior_work.yaml").published

@@ -1,4 +1,4 @@
-"""The paper's models, built without memory on the meta device, have exactly the published number of parameters."""
+"""The authors' configurations, built without memory on the meta device, have exactly as many parameters as theirs."""
 
 import pytest
 import torch
