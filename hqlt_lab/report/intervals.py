@@ -4,7 +4,7 @@
     Holm: of m comparisons the j-th smallest p is held against alpha / (m - j + 1), until one fails
 
 An interval at the level that Holm's method gives its comparison excludes 0 exactly where the method rejects, so that
-of all "better" and "worse" in a table, the chance that any is false is at most alpha.
+of all "better" and "worse" by one metric, the chance that any is false is at most alpha.
 
 An accuracy is counted on a fixed set and has steps, and a spread of 0 over two or three seeds may only mean that all
 fell on one step.  So s is at least that of rounding two numbers to that step, step / sqrt(6).

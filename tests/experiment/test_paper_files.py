@@ -1,4 +1,4 @@
-"""The paper's tables on expressivity as files: every row with its numbers and settings, and the authors' slips apart."""
+"""The paper's tables on expressivity as files: each row with its numbers and settings, and the authors' slips apart."""
 
 from dataclasses import asdict
 from functools import cache
