@@ -23,7 +23,6 @@ class Attempt:
     key: str
     cell: Mapping[str, Any]  # arm, seed, point, generation, code: written when it began
     end: Mapping[str, Any] = field(default_factory=dict)  # status, why, and the outcome; empty while it runs
-    since: float = 0.0  # when it began
 
     @property
     def status(self) -> str:
@@ -44,7 +43,7 @@ class Attempts:
 
     def __init__(self, store: Store) -> None:
         self.store, self.book = store, store.book
-        self.attempts: dict[str, dict[tuple[str, int], Attempt]] = {}  # by key, oldest first
+        self.attempts: dict[str, dict[tuple[str, int], Attempt]] = {}  # by key, in the order they were begun in
         self.names: dict[str, None] = {}  # of all studies, in the order of their first attempts
         self.open: set[tuple[str, int]] = set()  # attempts that nobody has ended, ours or not
         self.generations = store.generations()
@@ -72,7 +71,7 @@ class Attempts:
         known = self.attempts.get(line.cell["key"], {}).get(place) if line.cell else None
         if line.cell is None or (known is not None and (known.end or not over)):
             return None
-        self.note(Attempt(*place, line.cell["key"], line.cell, end_of(line), line.since))
+        self.note(Attempt(*place, line.cell["key"], line.cell, end_of(line)))
         return str(line.cell["key"])
 
     def read_forgotten(self) -> None:
@@ -91,10 +90,12 @@ class Attempts:
         self.attempts.setdefault(attempt.key, {})[attempt.study, attempt.number] = attempt
 
     def of(self, key: str, generation: int | None = None) -> list[Attempt]:
-        """The attempts at a cell that still count, or those of another generation, oldest first."""
+        """The attempts at a cell that still count, or those of another generation, oldest first.
+
+        That is the order of the book, never of a clock: those of machines differ, and are set back.
+        """
         generation = self.generations.get(key, 0) if generation is None else generation
-        tries = [one for one in self.attempts.get(key, {}).values() if one.generation == generation]
-        return sorted(tries, key=lambda one: one.since)  # an arm that was renamed has attempts in several studies
+        return [one for one in self.attempts.get(key, {}).values() if one.generation == generation]
 
     def orphans(self) -> bool:
         """Whether an attempt is under way whose coordinator is dead."""

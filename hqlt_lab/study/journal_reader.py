@@ -2,7 +2,7 @@
 
     {"op_code": 0, "study_name": ...}                               a study begins; studies are numbered as they come
     {"op_code": 2, "study_id": 0, "user_attr": {...}}               something is noted of it
-    {"op_code": 4, "study_id": 0, "datetime_start": ...}            a trial begins; trials are numbered as they come
+    {"op_code": 4, "study_id": 0, "state": ...}                     a trial begins; trials are numbered as they come
     {"op_code": 6, "trial_id": 0, "state": 1, ...}                  it is another now
     {"op_code": 8, "trial_id": 0, "user_attr": {"cell": ...}}       something is noted of it
 
@@ -13,7 +13,6 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from enum import IntEnum
 from io import BytesIO
 from pathlib import Path
@@ -42,7 +41,6 @@ class Trial:
     study: int
     number: int
     state: str
-    since: float
     notes: dict[str, Any]
 
 
@@ -62,7 +60,7 @@ class JournalReader:
             news = dict.fromkeys(trial for told in self.operations() if (trial := self.take_in(told)) is not None)
         for one in (self.trials[number] for number in news):
             told = (one.notes.get(name) for name in ("cell", "end"))
-            yield Line(self.names[one.study], one.number, one.state, one.since, *told)
+            yield Line(self.names[one.study], one.number, one.state, *told)
 
     def forgotten(self) -> Iterator[Mapping[str, int]]:
         return (notes.get("generations", {}) for notes in self.notes)
@@ -103,7 +101,7 @@ class JournalReader:
         """A trial more."""
         study, state = told["study_id"], STATES[told.get("state", 0)]
         notes = dict(told.get("user_attrs", {}))
-        self.trials.append(Trial(study, self.count[study], state, moment(told["datetime_start"]), notes))
+        self.trials.append(Trial(study, self.count[study], state, notes))
         self.count[study] += 1
         return len(self.trials) - 1
 
@@ -114,10 +112,7 @@ class JournalReader:
         if "user_attr" in told:
             trial.notes |= told["user_attr"]
             return number
-        state = STATES[told["state"]]
-        if state == "RUNNING" != trial.state:
-            trial.since = moment(told["datetime_start"])
-        trial.state = state
+        trial.state = STATES[told["state"]]
         return number
 
 
@@ -139,8 +134,3 @@ def read_line(line: bytes) -> Mapping[str, Any]:
     if not isinstance(told, dict) or min(told.get("trial_id", 0), told.get("study_id", 0)) < 0:
         raise ValueError("it is no operation")
     return told
-
-
-def moment(told: str | None) -> float:
-    """In seconds; 0 for what has not begun."""
-    return datetime.fromisoformat(told).timestamp() if told else 0.0

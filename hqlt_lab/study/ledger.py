@@ -27,6 +27,7 @@ from hqlt_lab.study.store import Store
 End = Literal["done", "diverged", "pruned", "failed", "interrupted"]
 Search = Mapping[str, BaseDistribution]  # searched path -> where its values lie; empty: nothing is searched
 Values = Mapping[str, Any] | None
+SOMETHING = (TrialState.RUNNING, TrialState.COMPLETE, TrialState.PRUNED)  # may come, or came, of such a trial
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -103,7 +104,8 @@ class Ledger(Attempts):
     def close(self, study: optuna.Study, trial: optuna.trial.FrozenTrial) -> None:
         """Nothing came of a trial."""
         number = study.ask().number if trial.state == TrialState.WAITING else trial.number  # queued, and never begun
-        study.tell(number, state=TrialState.FAIL, skip_if_finished=True)
+        with suppress(optuna.exceptions.UpdateFinishedTrialError):  # whoever began it is back, and was faster
+            study.tell(number, state=TrialState.FAIL, skip_if_finished=True)
 
     @patient
     def ask(self, study: str, search: Search, values: Values = None) -> optuna.Trial:
@@ -114,7 +116,7 @@ class Ledger(Attempts):
         if search and values:
             book.enqueue_trial(dict(values))
         elif search:
-            book.sampler = sampler(study, len(book.get_trials(deepcopy=False)))
+            book.sampler = sampler(study, len(book.get_trials(deepcopy=False, states=SOMETHING)))
         return book.ask(dict(search))
 
     @patient
@@ -123,7 +125,7 @@ class Ledger(Attempts):
         told = {**cell, "values": trial.params, "who": self.book.who}
         told["generation"] = self.generations.get(cell["key"], 0)
         trial.set_user_attr("cell", told)
-        attempt = Attempt(study, trial.number, cell["key"], told, since=began(trial))
+        attempt = Attempt(study, trial.number, cell["key"], told)
         self.trials[attempt] = trial
         self.note(attempt)
         return attempt
@@ -139,9 +141,11 @@ class Ledger(Attempts):
         state = TrialState[TOLD.get(status, "FAIL")]
         with suppress(optuna.exceptions.UpdateFinishedTrialError):  # told before, and the answer was lost; or closed
             trial.set_user_attr("end", end)
-        found = study.tell(trial, value if state == TrialState.COMPLETE else None, state=state, skip_if_finished=True)
+        result, counts = value if state == TrialState.COMPLETE else None, False
+        with suppress(optuna.exceptions.UpdateFinishedTrialError):  # closed between looking and telling
+            counts = study.tell(trial, result, state=state, skip_if_finished=True).state == state
         del self.trials[attempt]
-        ended = replace(attempt, end=end if found.state == state else INTERRUPTED)
+        ended = replace(attempt, end=end if counts else INTERRUPTED)
         self.note(ended)
         return ended
 
@@ -166,12 +170,7 @@ class Ledger(Attempts):
             study.set_user_attr("generations", study.user_attrs.get("generations", {}) | raised)
 
 
-def began(trial: optuna.Trial) -> float:
-    """When a trial was asked for, in seconds."""
-    return trial.datetime_start.timestamp() if trial.datetime_start else 0.0
-
-
 def sampler(study: str, trials: int) -> optuna.samplers.BaseSampler:
-    """TPE whose next point depends on the trials so far alone, not on when it was started."""
+    """TPE whose next point depends on what came of the trials so far, not on when it was started or interrupted."""
     seed = int(digest([study, trials]), 16) % 2**32
     return optuna.samplers.TPESampler(seed=seed, n_startup_trials=4, constant_liar=True)

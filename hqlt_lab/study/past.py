@@ -3,7 +3,6 @@
 The file may have changed since, or be gone; the ledger has every attempt, each cell's folder its settings.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 from hqlt_lab.errors import StoreError
 from hqlt_lab.experiment.experiment import Arm, Experiment
 from hqlt_lab.experiment.settings import MeasureConfig
+from hqlt_lab.files import read_json
 from hqlt_lab.registry import settings_from
 from hqlt_lab.study.attempts import Attempt, Attempts
 from hqlt_lab.study.choose import by_point
@@ -34,9 +34,7 @@ class Past:
 def remember(store: Store) -> Past:
     """Read a study's folder."""
     ledger = Attempts(store)
-    tries = [tries for key in ledger.attempts if (tries := ledger.of(key))]
-    tries.sort(key=lambda one: one[0].since)
-    records = [record_of(one, store) for one in tries]
+    records = [record_of(tries, store) for key in ledger.attempts if (tries := ledger.of(key))]
     if not records:
         raise StoreError(f"{store.folder}: nothing was trained here yet. `hqlt run FILE` trains a study.")
     settings: dict[str, Mapping[str, Any]] = {}
@@ -95,7 +93,7 @@ def once(values: Sequence[Any]) -> list[Any]:
 
 def cell_in(folder: Path) -> dict[str, Any]:
     """The settings in a cell's folder, as they are written."""
-    told: dict[str, Any] = json.loads((folder / FILE).read_text())
+    told: dict[str, Any] = read_json(folder / FILE)
     return told
 
 

@@ -18,7 +18,6 @@ class Line(NamedTuple):
     study: str
     number: int
     state: str  # in Optuna's words
-    since: float  # when it began, in seconds
     cell: Json | None  # which cell it is at, and who is; None: it was not said yet
     end: Json | None  # what came of it
 
@@ -28,7 +27,7 @@ class Line(NamedTuple):
 
 
 class Reader(Protocol):
-    """One who looks again and again."""
+    """One who looks again and again; attempts that are new come in the order in which they were begun."""
 
     def lines(self) -> Iterator[Line]: ...
     def forgotten(self) -> Iterator[Mapping[str, int]]: ...  # of each study: key -> generation
@@ -45,12 +44,11 @@ class DatabaseReader:
         self.last, self.open = 0, set[int]()
 
     def lines(self) -> Iterator[Line]:
-        for name, trial, number, state, since, cell, end in self.ask(
+        for name, trial, number, state, cell, end in self.ask(
             LINES, prefix=self.prefix, last=self.last, open=list(self.open)
         ):
             self.last = max(self.last, trial)
-            moment = since.timestamp() if since else 0.0
-            line = Line(name.removeprefix(self.prefix), number, state, moment, parsed(cell), parsed(end))
+            line = Line(name.removeprefix(self.prefix), number, state, parsed(cell), parsed(end))
             (self.open.discard if line.over else self.open.add)(trial)
             yield line
 
@@ -61,8 +59,7 @@ class DatabaseReader:
 # the tables are Optuna's
 OURS = "left(studies.study_name, length(cast(:prefix as text))) = :prefix"
 LINES = f"""
-select studies.study_name, trials.trial_id, trials.number, trials.state, trials.datetime_start,
-    cell.value_json, ended.value_json
+select studies.study_name, trials.trial_id, trials.number, trials.state, cell.value_json, ended.value_json
 from trials join studies using (study_id)
 left join trial_user_attributes cell on cell.trial_id = trials.trial_id and cell.key = 'cell'
 left join trial_user_attributes ended on ended.trial_id = trials.trial_id and ended.key = 'end'

@@ -89,11 +89,51 @@ def test_looking_at_a_study_that_was_never_run_makes_nothing(store):
     assert not store.folder.exists()
 
 
-def test_attempts_are_in_the_order_of_time_whatever_study_holds_them(store):
+def test_attempts_are_in_the_order_of_the_book_whatever_study_holds_them(store):
     with store.owned():
         ledger = Ledger(store)
         for study, status in (("old", "interrupted"), ("new", "interrupted"), ("old", "done")):
             ledger.finish(ledger.begin(study, ledger.ask(study, {}), CELL), status, 1.0)
-            time.sleep(0.002)
         for seen in (ledger, Ledger(store)):
             assert [one.status for one in seen.of("k")] == ["interrupted", "interrupted", "done"]
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Tokyo"])
+def test_wherever_the_machine_is_the_newest_attempt_is_the_last(store, zone, monkeypatch):
+    """Optuna writes the time of the world into a database and reads the time of the place."""
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        with store.owned():
+            ledger, attempt = begun(store)
+            ledger.finish(attempt, "interrupted")
+        with store.owned():
+            again, second = begun(store)
+            assert again.of("k")[-1] is second
+            again.finish(second, "failed", why="")
+            again.refresh()
+            again.begin("a", again.ask("a", {}), CELL)
+            for seen in (again, Ledger(store)):
+                assert [one.status for one in seen.of("k")] == ["interrupted", "failed", "running"]
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_a_search_that_was_interrupted_goes_on_to_the_same_points(store, tmp_path):
+    space = {"x": optuna.distributions.FloatDistribution(0, 1)}
+
+    def searched(store, interrupted_at):
+        found = []
+        with store.owned():
+            ledger = Ledger(store)
+            for number in range(8):
+                trial = ledger.ask("a", space)
+                if number == interrupted_at:
+                    ledger.finish(ledger.begin("a", trial, CELL | {"key": str(number)}), "interrupted")
+                    trial = ledger.ask("a", space, dict(trial.params))
+                found.append(trial.params["x"])
+                ledger.finish(ledger.begin("a", trial, CELL | {"key": str(number)}), "done", trial.params["x"] ** 2)
+        return found
+
+    assert searched(Store(tmp_path, "calm"), None) == searched(store, 2)
