@@ -19,16 +19,18 @@ from hqlt_lab.registry.build import build, split
 from hqlt_lab.registry.entries import Entry, available, describe, find, register, temporarily, typed
 from hqlt_lab.registry.kinds import KINDS, Kind
 from hqlt_lab.registry.options import Option, fits, options, spelled
-from hqlt_lab.registry.outside import declared, hand_on, include, included, installed
+from hqlt_lab.registry.outside import AGAIN, OtherCode, declared, hand_on, include, included, installed
 from hqlt_lab.registry.sentences import sentences
 from hqlt_lab.registry.settings import settings_from, too_large, too_small
 from hqlt_lab.registry.shelves import names_in, open_shelf, titles
 
 __all__ = [
+    "AGAIN",
     "KINDS",
     "Entry",
     "Kind",
     "Option",
+    "OtherCode",
     "available",
     "blamed",
     "build",

@@ -8,9 +8,11 @@ Three ways in, all chosen by whoever starts the program and none from inside a Y
 
 A task file of lm-eval (YAML) is code too, as it may name functions: an experiment may ask it if it came in this way.
 
-The command line leaves its files in the variable HQLT_WITH, so that the processes it starts know them too.
+The command line leaves its files in the variable HQLT_WITH, so that the processes it starts know them too; and in
+HQLT_WITH_DIGESTS what they were when it read them, because such a process must not run anything else.
 """
 
+import hashlib
 import importlib.metadata
 import importlib.util
 import os
@@ -22,11 +24,17 @@ from traceback import extract_tb
 
 from hqlt_lab.errors import HqltError, RegistryError
 
-INHERITED = "HQLT_WITH"
+INHERITED, DIGESTS = "HQLT_WITH", "HQLT_WITH_DIGESTS"
+AGAIN = "Run the same command again: what is trained then is of the file as it is then, and the report says so."
 TASK_FILES = (".yaml", ".yml")
 _included: dict[Path, str] = {}
+_read: dict[Path, str] = {}  # digests
 _numbers = count()
 _declared_in: set[Path] = set()
+
+
+class OtherCode(RegistryError):
+    """A part is not what whoever started this process has read."""
 
 
 def include(file: str | Path) -> None:
@@ -51,6 +59,7 @@ def include(file: str | Path) -> None:
     sys.modules[name] = module
     _included[path] = name
     try:
+        _read[path] = digest(path)
         spec.loader.exec_module(module)
     except BaseException as error:
         del _included[path], sys.modules[name]
@@ -73,12 +82,14 @@ def hand_on(files: list[Path]) -> None:
     for file in files:
         include(file)
     os.environ[INHERITED] = os.pathsep.join(str(file) for file in included())
+    os.environ[DIGESTS] = os.pathsep.join(_read.get(file, "") for file in included())
 
 
 def forget(files: set[Path]) -> None:
     """These files may be included again."""
     for file in files:
         sys.modules.pop(_included.pop(file), None)
+        _read.pop(file, None)
 
 
 def included() -> list[Path]:
@@ -92,8 +103,7 @@ def load_declared() -> None:
     if not _declared_in:
         for point in installed():
             point.load()
-        for file in inherited():
-            include(file)
+        include_inherited()
     if folder not in _declared_in:
         _declared_in.add(folder)
         for name in _listed_in(folder / "pyproject.toml"):
@@ -101,6 +111,26 @@ def load_declared() -> None:
                 project = folder / "pyproject.toml"
                 raise RegistryError(f"{project}: [tool.hqlt_lab] with lists {name!r}, and there is no such file.")
             include(folder / name)
+
+
+def include_inherited() -> None:
+    """What a command line left for us; where it said what it has read, nothing but that."""
+    files = inherited()
+    digests = os.environ.get(DIGESTS, "").split(os.pathsep)
+    for file, there in zip(files, digests if len(digests) == len(files) else [""] * len(files), strict=True):
+        try:
+            include(file)
+        except RegistryError as error:
+            if not there:
+                raise
+            raise OtherCode(f"A part could be loaded when the run began, and now cannot be. {error} {AGAIN}") from error
+        if there and there != _read[file]:
+            raise OtherCode(f"The file {file} has changed since the run began. {AGAIN}")
+
+
+def digest(file: Path) -> str:
+    """Of what a file says."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:16]
 
 
 def installed() -> list[importlib.metadata.EntryPoint]:

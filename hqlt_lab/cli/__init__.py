@@ -32,11 +32,17 @@ def seldom_collected() -> Iterator[None]:
     """Cycles are looked for seldom: a program that looks and ends has few, and torch brings half a million objects."""
     usual = gc.get_threshold()
     gc.set_threshold(100_000)
-    atexit.register(gc.freeze)  # of what is there at the very end, Python would look at everything once more
+    atexit.register(not_once_more)
     try:
         yield
     finally:
         gc.set_threshold(*usual)
+
+
+def not_once_more() -> None:
+    """At the very end Python would look for cycles in everything; what then is not found, triton calls a leak."""
+    if "triton" not in sys.modules:
+        gc.freeze()
 
 
 def parts_first(words: Sequence[str]) -> list[str]:

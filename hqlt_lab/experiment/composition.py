@@ -84,6 +84,8 @@ def refused(kind: str, part: Any, width: int, heads: int) -> Iterator[str]:
     except HqltError as error:
         options = tuple(f"{kind}.{option}:" for option in chosen)
         yield from (line for line in str(error).splitlines() if line.startswith(options))
+    except Exception:  # with sizes that do not go together a part may raise anything
+        return
 
 
 def not_in_a_world(cell: Cell) -> Sentences:

@@ -18,6 +18,7 @@ from hqlt_lab.model.config import PARTS, ModelConfig
 if TYPE_CHECKING:
     from hqlt_lab.experiment.experiment import Arm, Experiment
 
+LARGEST = 2**16  # of a size that is tried: there is no such part, and torch could not count larger ones
 SOME_VOCABULARY = 2  # for a model whose task is not known
 
 
@@ -55,5 +56,6 @@ def beside_wrong_settings(model: Any) -> Sentences:
     """What the parts of a model section say that cannot be filled; a size that is not told right is taken for usual."""
     if not isinstance(model, Mapping):
         return []
-    right = {word: model[word] for word in ("width", "heads") if type(model.get(word)) is int and model[word] > 0}
+    sizes = {word: model[word] for word in ("width", "heads") if type(model.get(word)) is int}
+    right = {word: size for word, size in sizes.items() if 0 < size <= LARGEST}
     return wrong_options(vars(ModelConfig()) | {kind: model.get(kind) for kind in PARTS} | right)

@@ -15,6 +15,7 @@ past          a study as its folder remembers it, without its file
 choose        which tuned point an arm is judged by
 search        what is searched, in Optuna's words
 coordinator   hands out cells, listens, settles, stops
+job           a cell under way
 hands         those who train, as the coordinator sees them
 crew          the workers of a machine
 member        one of them

@@ -3,12 +3,13 @@
 import json
 import os
 import uuid
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hqlt_lab.errors import StoreError
-from hqlt_lab.files import beside
+from hqlt_lab.files import begin, beside, flush
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -51,8 +52,26 @@ def signed(file: Path, url: "URL") -> str:
     """The study's own sign in the database, which the first who asks for it makes."""
     told = {"sign": f"{file.parent.name}-{uuid.uuid4().hex[:12]}", "url": shown(url)}
     written = beside(file)
-    written.write_text(json.dumps(told, indent=1) + "\n")
+    begin(written, (json.dumps(told, indent=1) + "\n").encode())
+    flush(written)  # an empty note after a power cut would hide all that is in the database
     with suppress(FileExistsError):  # somebody was faster
         os.link(written, file)
     written.unlink()
-    return str(json.loads(file.read_text())["sign"])
+    flush(file.parent)
+    return str(noted(file)["sign"])
+
+
+def noted(file: Path) -> Mapping[str, Any]:
+    """What a study's folder says of its database: nothing before it is in one."""
+    try:
+        told = json.loads(file.read_text()) if file.exists() else {}
+        if isinstance(told, Mapping):
+            return told
+        why = "it is no mapping"
+    except ValueError as error:
+        why = str(error)
+    raise StoreError(
+        f"{file}: it is damaged ({why}). It had the study's sign, {file.parent.name}-..., by which all names of the "
+        "study in the database begin (`select study_name from studies`). Write it anew, with the address: "
+        '{"sign": "...", "url": "postgresql://USER@HOST/DATABASE"}'
+    )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from hqlt_lab.errors import StoreError
 from hqlt_lab.study.reader import Line, Reader
 from hqlt_lab.study.store import Store
 
@@ -60,8 +61,12 @@ class Attempts:
         """
         if self.reader is None and self.book.exists:
             self.reader = self.book.reader()
-        news = (self.take_in(line) for line in (self.reader.lines() if self.reader else ()))
-        return {key for key in news if key}
+        try:
+            return {key for line in (self.reader.lines() if self.reader else ()) if (key := self.take_in(line))}
+        except (LookupError, TypeError, AttributeError) as error:
+            raise StoreError(
+                f"{self.store.folder}: an entry of its ledger is damaged ({type(error).__name__}: {error})."
+            ) from error
 
     def take_in(self, line: Line) -> str | None:
         """The key of its cell, if it says anything new."""

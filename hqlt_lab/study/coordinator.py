@@ -16,51 +16,24 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any
 
-from hqlt_lab.errors import TrainingError
-from hqlt_lab.experiment.cell import Cell
+from hqlt_lab.errors import StoreError, TrainingError
 from hqlt_lab.files import with_room
 from hqlt_lab.study import sources
 from hqlt_lab.study.agenda import Agenda
-from hqlt_lab.study.attempts import Attempt
 from hqlt_lab.study.database import LostTurn
 from hqlt_lab.study.hands import PATIENCE, Event, Hands
+from hqlt_lab.study.job import Job, Tracker, card_of
 from hqlt_lab.study.others import Others
 from hqlt_lab.study.place import Place
-from hqlt_lab.study.record import Record
 from hqlt_lab.study.search import point_of
 from hqlt_lab.study.view import View
-from hqlt_lab.track.card import CellCard, cell_card
 from hqlt_lab.track.provenance import code_of
+from hqlt_lab.train.interrupt import ONE_REQUEST
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-
-class Tracker(Protocol):
-    """Someone who keeps curves: `track.courier`."""
-
-    def tell(self, card: CellCard) -> None: ...
-
-
-@dataclass
-class Job:
-    """A cell under way."""
-
-    place: Place
-    cell: Cell
-    attempt: Attempt
-    folder: Path
-    step: int = 0
-    latest: dict[str, float] = field(default_factory=dict)
-
-
-def card_of(cell: Cell, record: Record) -> CellCard:
-    """A cell for the tracker, by the name of its folder: when it was forgotten and trained again, it is another one."""
-    return cell_card(record.folder.name, cell, record.folder, record.state, record.why, record.code)
 
 
 class Coordinator:
@@ -79,13 +52,13 @@ class Coordinator:
         self.wanted, self.left = wanted, math.inf if limit is None else limit
         self.queue: list[Place] = []
         self.jobs: dict[str, Job] = {}
-        self.asked, self.deadline, self.blocked = 0, math.inf, ""
+        self.asked, self.heard, self.deadline, self.blocked = 0, 0.0, math.inf, ""
         self.others = Others(agenda, view)
         self.ledger.book.hurried = lambda: self.asked > 0
 
     def work(self) -> bool:
         """Go on until nothing is left to do; False if it was stopped before."""
-        with self.listening():
+        with self.listening(), self.saving():
             while True:
                 self.hand_out()
                 if not self.jobs and self.blocked:
@@ -153,7 +126,11 @@ class Coordinator:
         sources.note(folder, made_by)
         told = {"key": place.key, "arm": place.arm.title, "seed": place.seed, "point": dict(point)}
         told |= {"counts": place.counts, "code": code, "made_by": made_by}
-        return Job(place, cell, self.ledger.begin(study, trial, told), folder)
+        job = Job(place, cell, self.ledger.begin(study, trial, told), folder)
+        if self.may_be_given_up(job):
+            job.judged = job.curve(agenda.experiment.measure.select)
+            self.ledger.report(job.attempt, job.judged)
+        return job
 
     def hear(self, event: Event) -> None:
         """Take in what happened to a cell."""
@@ -161,6 +138,7 @@ class Coordinator:
         if event.word == "point":
             self.follow(job, **event.told)
             return
+        job.over = True
         status, value, told = self.verdict(job, event)
         self.ledger.finish(job.attempt, status, value, **told)
         self.show(event.key)
@@ -170,11 +148,16 @@ class Coordinator:
         """A point of a cell's curves; a cell that is being tuned may turn out to be hopeless."""
         job.step, job.latest = step, job.latest | metrics
         self.view.point(job.place.key, step, metrics)
-        experiment = self.agenda.experiment
-        value = metrics.get(experiment.measure.select)
-        tuned = not (self.agenda.search and job.place.counts)
-        if experiment.prune and tuned and value is not None and self.ledger.hopeless(job.attempt, step, value):
+        value = metrics.get(self.agenda.experiment.measure.select)
+        if value is None or step in job.judged or not self.may_be_given_up(job):
+            return
+        self.ledger.report(job.attempt, {step: value})
+        if self.ledger.hopeless(job.attempt):
             self.crew.give_up(job.place.key)
+
+    def may_be_given_up(self, job: Job) -> bool:
+        """Where the file says so, while something is tuned: reported seeds are not to be selected."""
+        return bool(self.agenda.experiment.prune) and not (self.agenda.search and job.place.counts)
 
     def verdict(self, job: Job, event: Event) -> tuple[Any, float | None, dict[str, Any]]:
         """From an event to the words of the ledger: status, value, and what else is kept."""
@@ -218,9 +201,23 @@ class Coordinator:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
+    @contextmanager
+    def saving(self) -> Iterator[None]:
+        """Where the ledger cannot be used any more, the cells under way still save; what they say is in folders."""
+        try:
+            yield
+        except StoreError:
+            until, left = time.monotonic() + PATIENCE, {key for key, job in self.jobs.items() if not job.over}
+            while left and self.asked < 2 and time.monotonic() < until:
+                self.crew.interrupt()
+                left -= {event.key for event in self.crew.events(timeout=0.25) if event.word != "point"}
+            raise
+
     def ask(self, number: int, frame: FrameType | None) -> None:
-        """Someone wants this to stop."""
-        self.asked += 1
+        """Someone wants this to stop; SIGTERM may come twice of one who tells every process."""
+        now = time.monotonic()
+        self.asked += not (number == signal.SIGTERM and self.asked and now - self.heard < ONE_REQUEST)
+        self.heard = now
 
     def stop_if_asked(self) -> None:
         """Have the cells saved; when that takes too long, do without."""

@@ -82,7 +82,7 @@ class Crew:
 
     def idle_with(self, gpus: tuple[int, ...]) -> Member:
         """Someone who is free and has seen no other GPUs; once a process has, it cannot unsee them."""
-        idle = [member for member in self.members if member.key is None]
+        idle = [member for member in self.members if member.key is None and not member.fate]
         for member in idle:
             if member.gpus in (None, gpus):
                 return member
@@ -128,9 +128,13 @@ class Crew:
             yield event
 
     def end_the_late(self) -> None:
-        """A worker that takes longer than it may is killed; its pipe then breaks, as if it had died."""
+        """A worker that takes longer than it may is killed; its pipe then breaks, as if it had died.
+
+        Not one of whom there is news: its cell may be over, and we were late to hear of it.
+        """
         for member in self.members:
-            if self.time_limit and member.key and time.monotonic() - member.since > self.time_limit:
+            late = self.time_limit and member.key and time.monotonic() - member.since > self.time_limit
+            if late and not wait([member.pipe], 0):
                 member.fate = f"The time limit of {self.time_limit:g} s passed."
                 member.process.kill()
 

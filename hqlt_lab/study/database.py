@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hqlt_lab.errors import StoreError
-from hqlt_lab.files import read_json
-from hqlt_lab.study.address import address, shown, signed
+from hqlt_lab.study.address import address, noted, shown, signed
 from hqlt_lab.study.connection import CONNECTIONS, away, cause, engine_for
 from hqlt_lab.study.pulse import Pulse, grace, ourselves, seen_dead
 from hqlt_lab.study.reader import DatabaseReader, Reader
@@ -55,7 +54,7 @@ class Database:
 
     def __init__(self, folder: Path, url: str) -> None:
         self.folder, self.file = folder, folder / FILE
-        told = read_json(self.file) if self.file.exists() else {}
+        told = noted(self.file)
         self.sign: str | None = told.get("sign")
         self.url, self.named = address(url, told.get("url", ""), self.file), bool(url)
         self.who, self.turn, self.grace = "", -1, grace()

@@ -150,13 +150,16 @@ class Ledger(Attempts):
         return ended
 
     @patient
-    def hopeless(self, attempt: Attempt, step: int, value: float) -> bool:
-        """Take in a validation; whether the arm's other cells were better at that step."""
-        trial = self.trials[attempt]
+    def report(self, attempt: Attempt, points: Mapping[int, float]) -> None:
+        """Take in validations, by their steps."""
         with suppress(optuna.exceptions.UpdateFinishedTrialError):  # closed by another, who took us for dead
-            trial.report(value, step)
-            return trial.should_prune()
-        return False
+            for step, value in points.items():
+                self.trials[attempt].report(value, step)
+
+    @patient
+    def hopeless(self, attempt: Attempt) -> bool:
+        """Whether the arm's other cells were better at the step that was reported last."""
+        return bool(self.trials[attempt].should_prune())
 
     def forget(self, keys: Iterable[str]) -> None:
         """What was tried so far is superseded."""

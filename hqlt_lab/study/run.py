@@ -16,9 +16,10 @@ from hqlt_lab.experiment.plan import Planned, fits, select, wishes, words
 from hqlt_lab.registry import build
 from hqlt_lab.study.agenda import Agenda
 from hqlt_lab.study.attempts import Attempts
-from hqlt_lab.study.coordinator import Coordinator, Tracker, card_of
+from hqlt_lab.study.coordinator import Coordinator
 from hqlt_lab.study.errand import Errand
 from hqlt_lab.study.hands import Hands
+from hqlt_lab.study.job import Tracker, card_of
 from hqlt_lab.study.place import Place
 from hqlt_lab.study.record import SETTLED, Record
 from hqlt_lab.study.search import space

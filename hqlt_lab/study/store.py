@@ -61,7 +61,9 @@ class Store:
         return Journal(self.folder)
 
     def cell(self, key: str, generation: int = 0) -> Path:
-        """A cell's own folder; after it was forgotten, a new one."""
+        """A cell's own folder; after it was forgotten, a new one.  A ledger may come from anybody."""
+        if Path(key).name != key:
+            raise StoreError(f"{self.folder}: its ledger is damaged; {key!r} is no cell.")
         return self.cells / (f"{key}.{generation}" if generation else key)
 
     def generations(self) -> dict[str, int]:

@@ -13,6 +13,7 @@ It hears ("train", order) and ("give up", {}) and says, always for the cell it i
 import gc
 import os
 import queue
+import select
 import signal
 import sys
 import threading
@@ -26,10 +27,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from hqlt_lab.errors import TrainingError, listed
+from hqlt_lab.errors import listed
 from hqlt_lab.experiment.cell import Cell, cell_from
 from hqlt_lab.files import NoRoom, is_full, with_room
-from hqlt_lab.registry import hand_on, included
+from hqlt_lab.registry import AGAIN, OtherCode, hand_on, included
 from hqlt_lab.secrets import scrubbed
 from hqlt_lab.track.provenance import code_of
 from hqlt_lab.track.spool import Spool
@@ -39,10 +40,6 @@ LOG = "log.txt"
 LEAVING = ("failed", "blocked")  # words after which a worker ends: what went wrong may have left something behind in it
 GLANCE = 0.25  # seconds: what is watched need not be told more often; the folder gets every point
 Message = tuple[str, dict[str, Any]]
-
-
-class OtherCode(TrainingError):
-    """A part is not what the coordinator has read."""
 
 
 class Pruned(Exception):
@@ -81,11 +78,17 @@ def main(pipe: Connection, threads: int) -> None:
     word = ""
     while word not in LEAVING:
         pipe.send(("ready", {}))
-        word, told = attempt(ear.orders.get(), pipe.send, ear.given_up.is_set)
+        word, told = attempt(ear.orders.get(), lambda message: glance(pipe, message), ear.given_up.is_set)
         pipe.send((word, told))
         if torch.cuda.is_initialized():
             gc.collect()  # what Lightning leaves behind in circles holds memory that the next cell needs
             torch.cuda.empty_cache()
+
+
+def glance(pipe: Connection, message: Message) -> None:
+    """Tell a point, if anybody takes it: a coordinator that waits for its database must not make training wait."""
+    if select.select([], [pipe], [], 0)[1]:
+        pipe.send(message)
 
 
 def order_for(cell: Cell, folder: Path, attempt: int, gpus: str) -> dict[str, Any]:
@@ -154,14 +157,13 @@ def attempted(
 
 def load_parts(files: Sequence[str], code: Mapping[str, str], cell: Cell) -> None:
     """Include the files from outside; what they say must be what the coordinator has written into the ledger."""
-    again = "Run the same command again: what is trained then is of the file as it is then, and the report says so."
     try:
         hand_on([Path(file) for file in files])
         now = code_of(cell)
     except Exception as error:
-        raise OtherCode(f"A part could be loaded when the run began, and now cannot be. {error} {again}") from error
+        raise OtherCode(f"A part could be loaded when the run began, and now cannot be. {error} {AGAIN}") from error
     if changed := [name for name, source in code.items() if name != "lab" and now.get(name) != source]:
-        raise OtherCode(f"The file of {listed(changed)} has changed since the run began. {again}")
+        raise OtherCode(f"The file of {listed(changed)} has changed since the run began. {AGAIN}")
 
 
 @contextmanager

@@ -9,13 +9,16 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO, TypeAlias
 
 from hqlt_lab.errors import TrainingError
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.files import NoRoom
+from hqlt_lab.registry import OtherCode
 from hqlt_lab.train.claim import FILE, claim
 from hqlt_lab.train.failure import Passing
 from hqlt_lab.train.interrupt import Interrupted
@@ -25,6 +28,9 @@ from hqlt_lab.train.started import srun, without_a_place
 
 Process: TypeAlias = "subprocess.Popen[str]"
 LOG = "process.log"
+FAILURE = "failure.json"  # why a process that is not the first has failed
+NO_FAULT: dict[str, type[Exception]] = {"interrupted": Interrupted, "full": NoRoom, "changed": OtherCode}
+STOPPED = "The run was stopped. Run the same command again to go on."
 PATIENCE = 30.0  # seconds between asking a process to save and ending it
 
 
@@ -38,16 +44,29 @@ def fit_apart(cell: Cell, folder: Path, record: Record) -> Outcome:
         try:
             told = listen(process, record)
         except KeyboardInterrupt:
-            told = {"interrupted": "The run was stopped. Run the same command again to go on."} | let_go(
-                process, record
-            )
+            with sigterm_ignored():
+                told = {"interrupted": STOPPED} | let_go(process, record)
         finally:
             end(process)
     return outcome_in(folder, told)
 
 
+@contextmanager
+def sigterm_ignored() -> Iterator[None]:
+    """While a run that was asked to stop does so: SLURM tells every process, and a coordinator its workers again."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def begin(cell: Cell, folder: Path, log: TextIO) -> Process:
     """Start the process, free of the ranks that this one may have."""
+    (folder / FAILURE).unlink(missing_ok=True)
     everywhere = srun(cell.trainer)
     command = [*everywhere, sys.executable, "-m", "hqlt_lab.train.cell", str(folder / FILE), "--leash"]
     free, pipe = without_a_place(os.environ, slurm=bool(everywhere)), subprocess.PIPE
@@ -59,6 +78,8 @@ def listen(process: Process, record: Record) -> dict[str, Any]:
     assert process.stdout is not None
     told: dict[str, Any] = {}
     for line in process.stdout:
+        if not line.endswith("\n"):  # torn, by whatever ended the process
+            break
         told = json.loads(line)
         if "metrics" in told:
             record(told["step"], told["metrics"])
@@ -91,10 +112,19 @@ def outcome_in(folder: Path, told: dict[str, Any]) -> Outcome:
     """What the process left behind."""
     if stored := read_outcome(folder):
         return stored
-    if "interrupted" in told:
-        raise Interrupted(told["interrupted"])
-    if "full" in told:
-        raise NoRoom(told["full"])
+    if not told.get("permanent"):  # perhaps it heard no more than that another process is gone
+        told |= failure_of_another(folder)
+    for word, kind in NO_FAULT.items():
+        if word in told:
+            raise kind(told[word])
     if "why" in told:
         raise (TrainingError if told["permanent"] else Passing)(told["why"])
     raise Passing(f"Its process ended without a word; {folder / LOG} has what it printed.")
+
+
+def failure_of_another(folder: Path) -> dict[str, Any]:
+    """What a process that is not the first has left of why it failed."""
+    with suppress(OSError, ValueError):
+        told: dict[str, Any] = json.loads((folder / FAILURE).read_text())
+        return told
+    return {}

@@ -12,18 +12,22 @@ import sys
 import threading
 import time
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
 from hqlt_lab.errors import HqltError
 from hqlt_lab.experiment.cell import cell_from
-from hqlt_lab.files import NoRoom, with_room
+from hqlt_lab.files import NoRoom, with_room, write
+from hqlt_lab.registry import OtherCode
 from hqlt_lab.secrets import scrubbed, tell_no_secret
-from hqlt_lab.train.apart import PATIENCE, kill
+from hqlt_lab.train.apart import FAILURE, PATIENCE, kill
 from hqlt_lab.train.failure import failure_of
 from hqlt_lab.train.interrupt import Interrupted
 from hqlt_lab.train.started import first
 
+# what is no fault of the cell, in a word
+SAID: dict[type[Exception], str] = {Interrupted: "interrupted", NoRoom: "full", OtherCode: "changed"}
 MOMENT = 3.0  # seconds for the first process, which may have the same complaint and is the one that is heard
 
 
@@ -42,23 +46,29 @@ def main(file: Path, leashed: bool) -> int:
             fit_here(cell_from(json.loads(file.read_text())), file.parent, lambda step, m: tell(step=step, metrics=m))
     except Exception as error:
         # ours are sentences already; of all others somebody will want to know where they arose
-        print(error if isinstance(error, HqltError) else scrubbed(traceback.format_exc()), file=sys.stderr)
+        print(scrubbed(str(error) if isinstance(error, HqltError) else traceback.format_exc()), file=sys.stderr)
         if first():
             tell(**said(error))
             return 1
-        return 0 if isinstance(error, Interrupted) else failed_alone()
+        return 0 if isinstance(error, Interrupted) else failed_alone(file.parent, error)
     return 0
 
 
 def said(error: Exception) -> dict[str, object]:
     """How a run ended, for whoever waits for it."""
-    if isinstance(error, Interrupted):
-        return {"interrupted": str(error)}
-    return {"full": str(error)} if isinstance(error, NoRoom) else failure_of(error)._asdict()
+    for kind, word in SAID.items():
+        if isinstance(error, kind):
+            return {word: str(error)}
+    return failure_of(error)._asdict()
 
 
-def failed_alone() -> int:
-    """The code of a process that is not the first: Lightning or srun then ends the others, who would wait for it."""
+def failed_alone(folder: Path, error: Exception) -> int:
+    """The code of a process that is not the first: Lightning or srun then ends the others, who would wait for it.
+
+    Those only see that it is gone; why, it leaves in the folder.
+    """
+    with suppress(OSError):
+        write(folder / FAILURE, json.dumps(said(error)))
     time.sleep(MOMENT)
     return 1
 

@@ -126,6 +126,8 @@ def start_from(folder: Path, cell: Cell) -> Start:
             step, progress = stored["global_step"], Progress(**stored["progress"])
             progress.notes += told(notes, f"The run goes on from {name}, which is of step {step}.")
             return Start(folder / name, step, progress)
+    for name in (LAST, PREVIOUS) if notes else ():  # one that can be read lacks its best weights, which will be others
+        set_aside(folder / name)
     return Start(None, 0, Progress(notes=told(notes, "The run begins anew.")))
 
 

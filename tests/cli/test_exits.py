@@ -152,3 +152,11 @@ def test_a_command_leaves_the_collector_as_it_found_it(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         main()
     assert gc.get_threshold() == usual and "Usage" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_nothing_is_called_a_leak_where_triton_is_loaded():
+    pytest.importorskip("triton")
+    script = "import sys, triton; from hqlt_lab.cli import main; sys.argv = ['hqlt', 'list', 'mixer']; main()"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0 and "vector" in done.stdout and done.stderr == ""

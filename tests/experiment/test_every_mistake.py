@@ -68,6 +68,10 @@ FILES = {
         QUESTION + TASK + "model: {update_rule: {name: delta, max_beta: 3}, timing: {name: synchronous, window: 0}}\n",
         ["model.update_rule.max_beta", "model.timing.window"],
     ),
+    "a size that torch cannot count": (
+        QUESTION + TASK + "model: {width: 10000000000, heads: -3, update_rule: {name: delta, max_beta: 3}}\n",
+        ["model.width", "model.heads", "model.update_rule.max_beta"],
+    ),
     "the option of a part that stands in every third layer": (
         QUESTION + TASK + "model: {layers: 6, update_rule: [delta, delta, {name: delta, max_beta: 3}]}\n",
         ["model.update_rule.max_beta"],

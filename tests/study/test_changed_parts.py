@@ -3,8 +3,11 @@
 import pytest
 
 from hqlt_lab.errors import TrainingError
-from hqlt_lab.registry import include, temporarily
+from hqlt_lab.registry import OtherCode, hand_on, include, temporarily
+from hqlt_lab.registry.outside import DIGESTS, INHERITED
 from hqlt_lab.track.provenance import code_of, of_source, parts_of
+from hqlt_lab.train.apart import fit_apart
+from hqlt_lab.train.fit import ignore
 
 from .conftest import FAULTY
 
@@ -68,6 +71,23 @@ def test_a_part_that_is_gone_while_the_study_runs_costs_no_attempt(lab, part):
     part.with_suffix(".away").rename(part)
     lab.run(experiment)
     assert lab.states(experiment) == {"done": 1}
+
+
+def test_the_process_of_a_cell_trains_nothing_but_what_its_worker_has_read(lab, part, tmp_path, monkeypatch):
+    """One for several devices reads the file itself."""
+    for name in (INHERITED, DIGESTS):
+        monkeypatch.setenv(name, "")  # and as it was, afterwards
+    experiment = lab.experiment("arms: {mine: {model.mixer: faulty}}\nseeds: 1")
+    cell = experiment.cell(experiment.arms[0], {}, 0)
+    hand_on([part])
+    part.write_text(FAULTY.read_text() + "# other\n")
+    with pytest.raises(OtherCode, match=r"my_mixer\.py has changed since the run began\. Run the same command again"):
+        fit_apart(cell, tmp_path / "cell", ignore)
+    part.unlink()
+    with pytest.raises(OtherCode, match=r"now cannot be\. --with .*my_mixer\.py: there is no such file"):
+        fit_apart(cell, tmp_path / "cell", ignore)
+    part.write_text(FAULTY.read_text())
+    assert fit_apart(cell, tmp_path / "cell", ignore).status == "done"
 
 
 def test_a_cell_that_goes_on_after_its_part_changed_is_told_to_be_of_both(lab, part, tmp_path):

@@ -118,7 +118,8 @@ def test_what_was_taken_over_is_not_told_twice(shared):
         with taken.claiming():
             taken.recover()
             again = taken.begin("a", taken.ask("a", {}), CELL)
-        assert not ledger.hopeless(attempt, 10, 0.0)  # what it tells afterwards does not count
+        ledger.report(attempt, {10: 0.0})
+        assert not ledger.hopeless(attempt)  # what it tells afterwards does not count
         assert ledger.finish(attempt, "done", 1.0).status == "interrupted"
         assert taken.finish(again, "done", 1.0).status == "done"
         assert [one.status for one in Ledger(judge).of("k")] == ["interrupted", "done"]

@@ -6,6 +6,8 @@ import re
 import psutil
 import pytest
 
+from hqlt_lab.registry import include, temporarily
+
 pytestmark = pytest.mark.slow
 
 
@@ -34,6 +36,30 @@ def test_a_crash_in_one_of_its_processes_is_a_failure_of_the_cell(lab, faulty):
         r"mixer 'faulty' \(.*faulty\.py, line \d+\) raised RuntimeError: the matrix is not in the mood\.", record.why
     )
     assert "Traceback" in (record.folder / "process.log").read_text()
+
+
+SLIP = """
+import os
+from hqlt_lab.components.mixers.sum import Sum
+from hqlt_lab.registry import register
+
+
+@register("mixer", "slips")
+class Slips(Sum):
+    def forward(self, x, fw, kv):
+        return fw + kv if os.environ.get("LOCAL_RANK") != "1" else {}["beta"]
+"""
+
+
+def test_a_slip_in_a_process_that_is_not_the_first_is_told_with_its_line_and_tried_once(lab, tmp_path):
+    (tmp_path / "slips.py").write_text(SLIP)
+    with temporarily():
+        include(tmp_path / "slips.py")
+        experiment = lab.experiment("arms: {a: {model.mixer: slips}}\nseeds: 1", "slips", ("trainer.devices=2",))
+        lab.run(experiment)
+        (record,) = lab.records(experiment)
+    assert (record.state, record.attempts) == ("failed", 1)
+    assert re.fullmatch(r"mixer 'slips' \(.*slips\.py, line 10\) raised KeyError: 'beta'\.", record.why)
 
 
 def test_a_process_of_it_that_is_killed_is_no_verdict_on_the_cell(lab, faulty, tmp_path):

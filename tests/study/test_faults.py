@@ -114,11 +114,12 @@ def test_ctrl_c_saves_and_says_how_to_go_on(place, undisturbed):
 def test_a_second_coordinator_is_refused(place):
     process = place.start()
     place.wait_for_points(1, process)
+    process.send_signal(signal.SIGSTOP)  # it must not end before the other one begins
     told = subprocess.run(place.command, cwd=place.folder, capture_output=True, text=True)
-    assert told.returncode == 1
-    assert f"another program is at work on this study (process {process.pid}" in told.stderr
     process.kill()
     process.communicate()
+    assert told.returncode == 1
+    assert f"another program is at work on this study (process {process.pid}" in told.stderr
 
 
 def test_a_database_that_is_locked_for_a_while(place, undisturbed):

@@ -1,6 +1,7 @@
 """Two who share a study, in one process: a cell may be somebody else's by the time one reaches for it."""
 
 import io
+import signal
 
 from rich.console import Console
 
@@ -16,6 +17,14 @@ def test_a_cell_that_does_not_fit_is_not_begun_in_the_place_of_one_that_does(lab
     assert ours.claim() is None and ours.jobs == {}
     assert ours.next().arm.name == "large"  # it waits for someone with room
     assert theirs.claim().place.arm.name == "large"
+
+
+def test_who_is_told_to_end_twice_at_once_was_told_once(lab, join):
+    """SLURM tells every process, and a wrapper hands on what it hears; whoever presses Ctrl-C twice means it."""
+    coordinator = join(lab.experiment("seeds: 1"))
+    for number, asked in ((signal.SIGTERM, 1), (signal.SIGTERM, 1), (signal.SIGINT, 2)):
+        coordinator.ask(number, None)
+        assert coordinator.asked == asked
 
 
 def test_a_cell_that_goes_from_them_to_us_and_back_is_shown_all_the_while(lab, join):

@@ -6,6 +6,7 @@ from hqlt_lab.errors import ConfigError
 from hqlt_lab.experiment.settings import MeasureConfig
 from hqlt_lab.experiment.tune import Range
 from hqlt_lab.study.choose import chosen_point
+from hqlt_lab.study.ledger import Ledger
 from hqlt_lab.study.machine import this_machine
 from hqlt_lab.study.record import Record
 from hqlt_lab.study.run import Choice, prepare
@@ -156,6 +157,21 @@ def test_a_hopeless_point_is_given_up_within_its_arm(lab):
     assert state == "pruned" and 5 <= step < 60
     again = lab.run(experiment)
     assert again.starts == [] and again.expected == 0
+
+
+def test_a_cell_that_goes_on_is_judged_by_all_it_has_reached(lab, faulty, tmp_path):
+    mixer = f"{{name: faulty, how: die, step: 40, mark: {tmp_path / 'died'}}}"
+    experiment = lab.experiment(
+        PRUNE + f"arms: {{a: {{model.mixer: {mixer}}}}}\n",
+        overrides=("launcher.workers=1", "train.steps=60", "train.valid_every=5", "train.checkpoint_every=20"),
+    )
+    lab.run(experiment, limit=2)  # attempts
+    with (store := Store(lab.runs, experiment.name)).owned():
+        ledger = Ledger(store)
+        (name,) = ledger.names
+        died, ended = ledger.study(name).get_trials()
+    assert (died.state.name, ended.state.name) == ("FAIL", "COMPLETE")
+    assert list(ended.intermediate_values) == list(range(5, 61, 5))
 
 
 def test_pruning_without_tuning_is_refused(lab):

@@ -13,8 +13,10 @@ from pathlib import Path
 
 import psutil
 import pytest
+import torch
 
-from .place import HQLT, LONGER, Place, everyone, nobody_left, same_as
+from .conftest import TINY
+from .place import HQLT, LONGER, STUDY, Place, everyone, nobody_left, same_as
 
 pytestmark = pytest.mark.slow
 ONE = ("--set", "launcher.workers=1")
@@ -97,6 +99,21 @@ def test_the_database_is_killed_in_the_middle(place, undisturbed, postgres):
     said = [place.end(process) for process in both]
     assert any("is away" in one for one in said)
     same_as(place, undisturbed)
+
+
+def test_who_is_stopped_while_the_database_is_away_saves_all_the_same(place, postgres):
+    (place.folder / "study.yaml").write_text(TINY + STUDY.replace("0.04", "0.5"))  # cells of twelve seconds
+    process = place.begin("run")
+    place.wait_for_points(3, process)
+    postgres.kill()
+    time.sleep(4)  # by now it waits for the database
+    process.send_signal(signal.SIGTERM)
+    assert "Nothing is lost: run the same command again" in place.end(process, code=1)
+    postgres.start()
+    (log,) = (file.read_text() for file in place.study.glob("cells/*/log.txt"))
+    (checkpoint,) = place.study.glob("cells/*/last.ckpt")
+    step = torch.load(checkpoint, weights_only=True)["global_step"]
+    assert step > 3 and f"stopped and saved at step {step}" in log
 
 
 def test_two_coordinators_at_once_share_the_cells(place, undisturbed):

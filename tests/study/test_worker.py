@@ -1,15 +1,50 @@
 """What a worker does in a cell's folder, where one who was taken for dead may still be at work."""
 
 import json
+import multiprocessing
 import threading
 import time
 from pathlib import Path
 
 import psutil
 
-from hqlt_lab.study.worker import attempt, order_for
+from hqlt_lab.study.crew import Crew
+from hqlt_lab.study.worker import attempt, glance, order_for
 from hqlt_lab.track.spool import FILE, read
 from hqlt_lab.train import claim
+from hqlt_lab.train.outcome import read_outcome
+
+
+def last_word(crew):
+    while True:
+        for event in crew.events(timeout=10):
+            if event.word != "point":
+                return event.word
+
+
+def test_a_cell_that_ended_in_time_is_not_late_because_nobody_listened(lab):
+    experiment, crew = lab.experiment("seeds: 2"), Crew(1, 1, 0, lambda cell: 0, None)
+    try:
+        for seed in range(2):
+            folder, crew.time_limit = lab.folder / str(seed), None
+            crew.start(str(seed), experiment.cell(experiment.arms[0], {}, seed), folder, 1)
+            until = time.monotonic() + 60
+            while not read_outcome(folder) and time.monotonic() < until:
+                time.sleep(0.05)
+            time.sleep(0.5)  # for its last word
+            crew.time_limit = 1e-6
+            assert last_word(crew) == "ended"
+    finally:
+        crew.close()
+
+
+def test_a_point_that_nobody_takes_makes_nobody_wait():
+    ours, theirs = multiprocessing.Pipe()
+    for step in range(100_000):
+        glance(theirs, ("point", {"step": step, "metrics": {"train/loss": 0.5}}))
+    theirs.send(("ended", {}))  # there is room left for what must be told
+    assert ours.recv()[1]["step"] == 0
+
 
 POINT = json.dumps({"step": 1, "time": 1, "metrics": {"train/loss": 7.0}}) + "\n"
 

@@ -108,6 +108,33 @@ def test_best_weights_that_are_damaged_are_found_again_from_the_beginning(folder
     assert outcome.message.startswith("best.ckpt could not be read (BadZipFile) and was set aside.")
 
 
+class Mortal(Notebook):
+    """Dies at a step, with whoever listens to it."""
+
+    def __call__(self, step, metrics):
+        if step == self.stop_at:
+            raise RuntimeError("killed")
+        self.append((step, metrics))
+
+
+def test_a_run_that_begins_anew_and_is_killed_does_not_go_on_from_what_was_before(folder, tmp_path):
+    """The best weights would be of the new run, and what is known of them of the old one."""
+    best = {"report": "best_valid", "keep": "best", "valid_every": 2, "checkpoint_every": 8}
+    straight = fit(tiny(**best), tmp_path / "straight")
+    broken_off(folder, **best)
+    flip(folder / "best.ckpt")
+    with pytest.raises(RuntimeError, match="killed"):
+        fit(tiny(**best), folder, Mortal(stop_at=4))
+    assert (folder / "best.ckpt").exists() and not (folder / "last.ckpt").exists()
+    notes = Notebook()
+    assert fit(tiny(**best), folder, notes).metrics == straight.metrics
+    assert notes[0][0] == 1 and same(best_weights(folder), best_weights(tmp_path / "straight"))
+
+
+def best_weights(folder):
+    return torch.load(folder / "best.ckpt", weights_only=True)["state_dict"]
+
+
 def test_checkpoints_can_be_read_without_trusting_them_and_tell_their_cell(folder):
     broken_off(folder)
     stored = torch.load(folder / "last.ckpt", weights_only=True)

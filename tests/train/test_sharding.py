@@ -100,7 +100,8 @@ def test_compiled_they_learn_the_same(tmp_path, way):
 @pytest.mark.slow
 def test_under_autocast_masters_have_32_bits(tmp_path):
     alone, together = (trained(way, tmp_path / way, precision="bf16-mixed") for way in ("one", "fsdp2"))
-    same_curves(alone, together, 0.05)
+    # an answer that is near the border may fall on the other side of it: of accuracies nothing follows
+    same_curves(*([point for point in curve if "accuracy" not in point[1]] for curve in (alone, together)), 0.05)
     assert {each.dtype for each in weights(tmp_path / "fsdp2").values()} == {torch.float32}
 
 
