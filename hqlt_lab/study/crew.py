@@ -7,10 +7,9 @@ instead of ten seconds.  Nothing in it touches a GPU: each worker sees those of 
 import multiprocessing
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from fractions import Fraction
 from multiprocessing import forkserver
 from multiprocessing.connection import wait
@@ -22,6 +21,7 @@ from hqlt_lab.study import worker
 from hqlt_lab.study.hands import PATIENCE, STILLBORN, Event
 from hqlt_lab.study.machine import assign, share
 from hqlt_lab.study.member import Member, cause, visible
+from hqlt_lab.train.interrupt import ignored
 
 LOST = (EOFError, OSError)
 
@@ -29,21 +29,8 @@ LOST = (EOFError, OSError)
 def warm_up() -> None:
     """Let the server import its libraries, while others prepare what it will be asked for."""
     forkserver.set_forkserver_preload(["hqlt_lab.study.warm"])
-    with ctrl_c_ignored():  # which the server inherits: in a terminal it would die of it while it imports
+    with ignored(signal.SIGINT):  # which the server inherits: in a terminal it would die of it while it imports
         forkserver.ensure_running()
-
-
-@contextmanager
-def ctrl_c_ignored() -> Iterator[None]:
-    """For the moment in which a process is started, where this is the main thread."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 class Crew:

@@ -9,9 +9,7 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO, TypeAlias
 
@@ -21,7 +19,7 @@ from hqlt_lab.files import NoRoom
 from hqlt_lab.registry import OtherCode
 from hqlt_lab.train.claim import FILE, claim
 from hqlt_lab.train.failure import Passing
-from hqlt_lab.train.interrupt import Interrupted
+from hqlt_lab.train.interrupt import Interrupted, ignored
 from hqlt_lab.train.outcome import Outcome, read_outcome
 from hqlt_lab.train.progress import Record
 from hqlt_lab.train.started import srun, without_a_place
@@ -44,24 +42,11 @@ def fit_apart(cell: Cell, folder: Path, record: Record) -> Outcome:
         try:
             told = listen(process, record)
         except KeyboardInterrupt:
-            with sigterm_ignored():
+            with ignored(signal.SIGTERM):  # it may come again: SLURM tells every process, and a coordinator its workers
                 told = {"interrupted": STOPPED} | let_go(process, record)
         finally:
             end(process)
     return outcome_in(folder, told)
-
-
-@contextmanager
-def sigterm_ignored() -> Iterator[None]:
-    """While a run that was asked to stop does so: SLURM tells every process, and a coordinator its workers again."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def begin(cell: Cell, folder: Path, log: TextIO) -> Process:

@@ -8,6 +8,8 @@ What comes within two seconds is one request: SLURM tells every process, and who
 import signal
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -55,3 +57,16 @@ class Interruption:
         if self.asked or not self.learning:
             raise Interrupted("The run was stopped at once. Run the same command again to go on from its checkpoint.")
         self.asked, self.since = True, time.monotonic()
+
+
+@contextmanager
+def ignored(number: signal.Signals) -> Iterator[None]:
+    """Nobody hears this signal for a moment, nor any process that is started in it, where this is the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
