@@ -27,6 +27,7 @@ from hqlt_lab.train.started import srun, without_a_place
 Process: TypeAlias = "subprocess.Popen[str]"
 LOG = "process.log"
 FAILURE = "failure.json"  # why a process that is not the first has failed
+# what the process calls an end that is no fault of the cell
 NO_FAULT: dict[str, type[Exception]] = {"interrupted": Interrupted, "full": NoRoom, "changed": OtherCode}
 STOPPED = "The run was stopped. Run the same command again to go on."
 PATIENCE = 30.0  # seconds between asking a process to save and ending it

@@ -18,16 +18,13 @@ from typing import TextIO
 
 from hqlt_lab.errors import HqltError
 from hqlt_lab.experiment.cell import cell_from
-from hqlt_lab.files import NoRoom, with_room, write
-from hqlt_lab.registry import OtherCode
+from hqlt_lab.files import with_room, write
 from hqlt_lab.secrets import scrubbed, tell_no_secret
-from hqlt_lab.train.apart import FAILURE, PATIENCE, kill
+from hqlt_lab.train.apart import FAILURE, NO_FAULT, PATIENCE, kill
 from hqlt_lab.train.failure import failure_of
 from hqlt_lab.train.interrupt import Interrupted
 from hqlt_lab.train.started import first
 
-# what is no fault of the cell, in a word
-SAID: dict[type[Exception], str] = {Interrupted: "interrupted", NoRoom: "full", OtherCode: "changed"}
 MOMENT = 3.0  # seconds for the first process, which may have the same complaint and is the one that is heard
 
 
@@ -56,7 +53,7 @@ def main(file: Path, leashed: bool) -> int:
 
 def said(error: Exception) -> dict[str, object]:
     """How a run ended, for whoever waits for it."""
-    for kind, word in SAID.items():
+    for word, kind in NO_FAULT.items():
         if isinstance(error, kind):
             return {word: str(error)}
     return failure_of(error)._asdict()
