@@ -74,7 +74,10 @@ class LinearAttention(LinearRule):
 
     def normalised(self, read: Tensor, q: Tensor, k: Tensor) -> Tensor:
         if self.normaliser == "time":
-            return read[..., :-1] / (read[..., -1:] + EPS)
+            count = read[..., -1:]
+            # an empty memory reads 0 and is not to be divided: the gradient, 1 / EPS, would be none in 16 bits
+            empty = count == 0
+            return (read[..., :-1] / (count + EPS).masked_fill(empty, 1)).masked_fill(empty, 0)
         if self.normaliser == "heads":
             return read / ((q * running_sum(k, 1)).sum(-1, keepdim=True) + EPS)
         return read

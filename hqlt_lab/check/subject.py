@@ -4,6 +4,7 @@ Float64, two heads of four channels, a window of three tokens: small enough to t
 parts, long enough to cross several windows and chunks.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import product
@@ -89,5 +90,6 @@ def same(what: str, one: Tensor, other: Tensor, tolerance: float = TOLERANCE) ->
     if one.shape != other.shape:
         raise Broken(f"{what}: the shapes are {tuple(one.shape)} and {tuple(other.shape)}.")
     off = (one - other).abs().max().item() if one.numel() else 0.0
-    if not off <= tolerance * (1 + other.abs().max().item() if other.numel() else 1.0):
+    near = off <= tolerance * (1 + other.abs().max().item() if other.numel() else 1.0)
+    if not near or not math.isfinite(off):
         raise Broken(f"{what}: off by {off:.1e}.")

@@ -72,7 +72,11 @@ class Trial(NamedTuple):
             with mixed:
                 x, state, places = moved((x, state, places), next(layer.parameters()))
                 found = run(layer, x, state, places, case.learning)
-            yield case, max(off(one, other) for one, other in zip(found, right, strict=True))
+            errors = [off(one, other) for one, other in zip(found, right, strict=True)]
+            yield (
+                case,
+                torch.tensor(errors).max().item(),
+            )  # unlike Python's max, it does not pass over what is no number
 
     def layer(self) -> HybridMemory:
         parts = {"update_rule": self.update_rule, "timing": self.timing, "mixer": self.mixer, "positions": "rope"}

@@ -15,7 +15,7 @@ from hqlt_lab.errors import ConfigError
 if TYPE_CHECKING:
     from hqlt_lab.report.report import Report
 
-KEYS = "name, question, answer, warnings, measure, seeds, rows, effects, cells."
+KEYS = "name, question, answer, warnings, measure, seeds, rows, effects, importance, cells."
 
 
 def report(
@@ -38,6 +38,10 @@ def report(
     from hqlt_lab import api
 
     one_form(save, {"--markdown": markdown, "--csv": csv, "--latex": latex, "--json": as_json, "--html": html})
+    if importance and (csv or latex):
+        raise ConfigError(
+            "--importance: these tables have no place for it. Use --json, --markdown, --html, or neither."
+        )
     made = api.report(file, change=change or (), runs=runs)
     made = made.with_importance() if importance else made
     if html or save:

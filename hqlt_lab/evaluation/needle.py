@@ -78,8 +78,10 @@ class Haystack:
         needles = [self.corpus.encode(f"\n# The number of {name} is {value}.\n") for name, value in named.items()]
         behind = sum(map(len, needles[list(named).index(asked) + 1 :]))
         told = [token for needle in needles for token in needle] + self.hay(number, max(distance - behind, 0))
-        question = self.corpus.encode(f"\n# The number of {asked} is")
-        return Row(told + question, self.corpus.encode(f" {named[asked]}"))
+        question = f"\n# The number of {asked} is"
+        # together, as in the text: alone, a number may begin with a token that no text has in its middle
+        whole, asking = self.corpus.encode(f"{question} {named[asked]}"), len(self.corpus.encode(question))
+        return Row(told + whole[:asking], whole[asking:])
 
     def hay(self, number: int, length: int) -> list[int]:
         """Another piece of the test text for each row; from its beginning again where it ends."""

@@ -108,7 +108,8 @@ def named(task: Any, name: str) -> Task:
 def lines_of(file: Path) -> list[dict[str, Any]]:
     """The documents of a file."""
     try:
-        found = [json.loads(line) for line in file.read_text().splitlines() if line.strip()]
+        lines = file.read_text(encoding="utf-8").split("\n")  # other letters that end a line may stand in a text
+        found = [json.loads(line) for line in lines if line.strip()]
     except ValueError as error:
         raise StoreError(f"{file}: a line of it is not JSON ({error}).") from error
     if not found or not all(isinstance(one, dict) for one in found):

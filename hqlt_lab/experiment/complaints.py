@@ -3,7 +3,7 @@
 What is wrong in every arm is told once; what is wrong in some, with their names.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hqlt_lab.experiment.experiment import Arm, Experiment
 
 Result = TypeVar("Result")
+PRINTED = ("best", "median", "mean", "mad", "std", "seeds")  # of a metric, in a row of a paper
 
 
 class Complaints:
@@ -100,6 +101,10 @@ class Complaints:
                     self.add(
                         f"{word}.{name}: {{metric: {{best: 100.0, median: ..., mad: ...}}}} is needed, got {metrics!r}."
                     )
+                    continue
+                for metric, told in metrics.items():
+                    for sentence in wrong_numbers(told):
+                        self.add(f"{word}.{name}.{metric}.{sentence}")
 
     def compositions(self, experiment: "Experiment") -> None:
         """Every arm at every tuned point is a model that can be built, and no two of them are the same."""
@@ -132,6 +137,15 @@ class Complaints:
             task = experiment.cell(arm, point, experiment.seeds[0]).task["name"]
             if task != "language":
                 self.add(f"evaluate: these tasks are about text, and arm {arm.title!r} learns {task!r}.")
+
+
+def wrong_numbers(told: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with the numbers of one metric in a row of a paper."""
+    for key, value in told.items():
+        if key not in PRINTED:
+            yield f"{key}: papers print {listed(PRINTED)}.{did_you_mean(str(key), PRINTED)}"
+        elif type(value) not in (int, float):
+            yield f"{key}: a number is needed, got {value!r}. Leave out what was not printed."
 
 
 def told_of(arms: "Sequence[Arm]") -> str:

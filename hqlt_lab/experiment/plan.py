@@ -94,7 +94,11 @@ def select(items: Sequence[Item], known: Sequence[Mapping[str, str]], only: Sequ
         for value in values - there:
             nearest, all_of_them = did_you_mean(value, there), listed(sorted(there))
             raise ConfigError(f"--only {word}={value}: there is no such value.{nearest} There is: {all_of_them}.")
-    return [item for item, words in zip(items, known, strict=True) if fits(words, wanted)]
+    found = [item for item, words in zip(items, known, strict=True) if fits(words, wanted)]
+    if not found:
+        asked = only if isinstance(only, str) else ",".join(only)
+        raise ConfigError(f"--only {asked}: there is each of these, but no cell that is all of them at once.")
+    return found
 
 
 def fits(words: Mapping[str, str], wanted: Mapping[str, set[str]]) -> bool:

@@ -142,6 +142,9 @@ class MatchConfig:
         refuse(wrong, ["by: the state does not depend on mlp_width. Use width."] if useless else [])
 
 
+ERRORS = ("brier_score", "ter", "wer", "cer", "mse", "mae")  # what lm-eval calls so is better when it is small
+
+
 @dataclass(frozen=True, kw_only=True)
 class MeasureConfig:
     """What counts."""
@@ -151,7 +154,7 @@ class MeasureConfig:
     report: list[str] = field(default_factory=lambda: ["test/normalised_accuracy"])
     """What the table shows."""
     direction: Literal["maximize", "minimize"] = "maximize"
-    """Which way is better."""
+    """Which way what is selected by is better; of a loss that is small, and must be said."""
     statistic: Literal["median", "mean", "best"] = "median"
     """What stands for several seeds."""
     solved: float | None = None
@@ -168,7 +171,7 @@ class MeasureConfig:
 
     def way(self, metric: str) -> Literal["maximize", "minimize"]:
         """Which way a reported metric is better: losses are small, accuracies large, whatever is selected on."""
-        if any(word in metric for word in ("loss", "perplexity", "bits_per_byte")):
+        if any(word in metric for word in ("loss", "perplexity", "bits_per_byte")) or metric.split("/")[-1] in ERRORS:
             return "minimize"
         if "eval/" in metric:  # accuracies, by lm-eval's own names
             return "maximize"
@@ -181,4 +184,6 @@ class MeasureConfig:
                 f"select: {self.select!r} is a test metric, and selection never sees the test set. "
                 f"Use {self.select.replace('test/', 'valid/', 1)!r}."
             )
-        refuse(wrong)
+        size = {"minimize": "small", "maximize": "large"}[way := self.way(self.select)]
+        against = f"direction: {self.select} is better when it is {size}, and is what is selected by. Say {way}."
+        refuse(wrong, [against] if way != self.direction else [])

@@ -24,7 +24,8 @@ def answer(experiment: Experiment, rows: Sequence[Row], records: Sequence[Record
     ranked = in_order([row for row in arms if reported(measure)[0] in row.summaries], measure)
     if not ranked:
         return nothing_yet(records)
-    silent = [row.title for row in arms if row not in ranked]
+    told = {row.title for row in ranked}
+    silent = [row.title for row in arms if row.title not in told]
     without = f"; {joined(silent, MANY)} {'has' if len(silent) == 1 else 'have'} no result" if silent else ""
     sentence = f"{so_far(records)}within {steps_of(ranked)}, {finding(ranked, measure)}{without}."
     return sentence[0].upper() + sentence[1:]

@@ -5,6 +5,7 @@ measure                        what counts
 rows                           by arm: summaries, differences, published values, the chosen point, and of every seed
                                its metrics, its lesions and the last look into its memories
 effects                        of each factor of a grid
+importance                     of each hyper-parameter, where it was asked for; else null
 cells                          how many are in which state; those without a result, and why
 """
 
@@ -35,6 +36,7 @@ def as_json(report: "Report") -> str:
         "seeds": report.experiment.final_seeds,
         "rows": [row_of(row) for row in report.rows],
         "effects": report.effects,
+        "importance": report.importance,
         "cells": {
             "total": len(report.records),
             "states": dict(sorted(states.items())),

@@ -117,7 +117,7 @@ def judge(
         return "undecided", found.seeds_needed(level, least), ""
     better = (found.mean > 0) == (measure.way(metric) == "maximize")
     winner, loser = side if better else side[::-1]
-    if winner.lost(metric) > loser.lost(metric):
+    if winner.lost(metric) - loser.lost(metric):
         return "undecided", None, f"{winner.title} lost seeds"
     return "better" if better else "worse", None, ""
 

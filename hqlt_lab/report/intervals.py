@@ -16,6 +16,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from hqlt_lab.report.words import is_percentage
+
 ALPHA = 0.05
 BOOTSTRAP_FROM = 10  # seeds; resampling fewer makes intervals too short
 RESAMPLES = 9999
@@ -83,9 +85,14 @@ def estimate(values: Sequence[float], step: float = 0.0) -> Estimate:
 
 
 def step_of(metric: str, largest: float, values: Iterable[float]) -> float:
-    """What an accuracy or a success goes up by: at most what one example is worth, or was seen; losses have none."""
-    counted = "accuracy" in metric or "success" in metric
-    return min(largest, finest_step(values) or largest) if counted else 0.0
+    """What an accuracy or a success goes up by: at most what one example is worth, or was seen; losses have none.
+
+    `largest` is of the task's own test; of lm-eval's documents the step that was seen tells.
+    """
+    if not is_percentage(metric) and "success" not in metric:
+        return 0.0
+    finest = finest_step(values) or largest
+    return finest if "eval/" in metric else min(largest, finest)
 
 
 def finest_step(values: Iterable[float]) -> float:

@@ -45,9 +45,9 @@ class Row:
     def done(self) -> list[Record]:
         return [record for record in self.records if record.state == "done"]
 
-    def lost(self, metric: str) -> int:
+    def lost(self, metric: str) -> set[int]:
         """Seeds that ended without a number."""
-        return sum(record.state in SETTLED for record in self.records) - len(self.by_seed(metric))
+        return {record.seed for record in self.records if record.state in SETTLED} - self.by_seed(metric).keys()
 
     def by_seed(self, metric: str) -> dict[int, float]:
         """What each finished seed reached."""
@@ -124,9 +124,10 @@ def summaries(records: Sequence[Record], measure: MeasureConfig) -> dict[str, Su
     made = {}
     settled = sum(record.state in SETTLED for record in records)
     for metric in reported(measure):
-        values = list(finite(metric, records).values())
+        found = finite(metric, records)
+        values = list(found.values())
         threshold = measure.solved if metric == reported(measure)[0] else None
-        errors = [record.errors[metric] for record in records if metric in record.errors]
+        errors = [record.errors[metric] for record in records if metric in record.errors and record.seed in found]
         summary = summarise(
             values,
             measure.way(metric),

@@ -17,10 +17,12 @@ from typing import Any
 
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.experiment.fill import bare_model, fill_model
+from hqlt_lab.files import read_json
 from hqlt_lab.registry import KINDS, available, find
 from hqlt_lab.secrets import scrubbed
 from hqlt_lab.track.machine import machine, repository, versions
 from hqlt_lab.track.sent import read_sent
+from hqlt_lab.track.words import clean
 
 ROOMS = {"registry": "*.py", "ops": "*.py", "model": "*.py", "train": "*.py", "tasks": "_*.py", "components": "_*.py"}
 
@@ -95,10 +97,10 @@ def on_shelf(kind: str, part: str) -> str | None:
 
 
 def commits(study: Path, artifacts: Path) -> list[str]:
-    """The commits that a study was run with, as far as its own copy of what MLflow was told has them."""
+    """The commits that a study was run with: the last, and those before as far as MLflow's files of it are here."""
     sent = read_sent(study)
-    told = artifacts / sent.experiment / sent.run / "artifacts" / "provenance" if sent else artifacts / "none"
-    found = [json.loads(file.read_text()).get("git") or {} for file in sorted(told.glob("*.json"))]
+    files = artifacts.glob(f"{clean(study.name)}/{sent.run}/artifacts/provenance/*.json") if sent else ()
+    found = [read_json(file).get("git") or {} for file in (*files, study / "provenance.json") if file.is_file()]
     return sorted({one["commit"] for one in found if "commit" in one})
 
 

@@ -62,6 +62,16 @@ def test_an_answer_that_is_no_number_is_caught(monkeypatch):
     assert compared("torch", torch.float64, "retention", "synchronous", "cpu").outcome == "failed"
 
 
+def test_a_gradient_that_is_no_number_is_caught(monkeypatch):
+    def wrong(q, *others):
+        if q.requires_grad:
+            q.register_hook(lambda gradient: gradient * torch.nan)
+        return chunked(q, *others)
+
+    monkeypatch.setattr(linear, "chunked", wrong)
+    assert compared("torch", torch.float64, "retention", "synchronous", "cpu").outcome == "failed"
+
+
 def test_the_command_prints_the_matrix():
     printed = hqlt("check", "backends", "sdpa")
     assert all(timing in printed for timing in available("timing")) and "softmax" in printed

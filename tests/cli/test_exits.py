@@ -27,7 +27,8 @@ FILES = {
     "key.yaml": GOOD + "model: {widht: 8}\n",
     "part.yaml": GOOD + "model: {mixer: smu}\n",
     "section.yaml": GOOD + "arm: {}\n",
-    "text.yaml": "question: What?\ntask: {name: language, data: data/mine}\nmeasure: {select: valid/loss}\n",
+    "text.yaml": "question: What?\ntask: {name: language, data: data/mine}\n"
+    "measure: {select: valid/loss, direction: minimize}\n",
     "part.py": "this is no Python",
 }
 MISTAKES = {

@@ -186,3 +186,11 @@ def test_a_model_can_be_run_on_the_meta_device():
     with torch.device("meta"):
         logits, _ = SequenceModel(config)(torch.zeros(1, 9, dtype=torch.long))
     assert logits.shape == (1, 9, 5)
+
+
+def test_an_empty_linear_attention_asks_for_no_gradient():
+    """It would be 1e10, which is infinite in 16 bits, and nothing times infinity is no number."""
+    read, q = torch.zeros(1, 2, 3, 5, requires_grad=True), torch.ones(1, 2, 3, 4)
+    answers = build("update_rule", "linear_attention", width=8, heads=2).normalised(read, q, q)
+    answers.sum().backward()
+    assert answers.abs().sum() == 0 == read.grad.abs().sum()

@@ -227,6 +227,15 @@ def test_plan_says_what_will_be_asked():
     ],
 )
 def test_what_is_wrong_with_the_section_is_told_when_the_file_is_read(change, sentence):
-    changes = [change, *(["measure.report=[eval/piqa/acc,eval/wikitext/word_perplexity]", "measure.select=valid/loss"])]
+    changes = [
+        change,
+        *(
+            [
+                "measure.report=[eval/piqa/acc,eval/wikitext/word_perplexity]",
+                "measure.select=valid/loss",
+                "measure.direction=minimize",
+            ]
+        ),
+    ]
     with pytest.raises(ConfigError, match=sentence):
         load_experiment("study.yaml", changes)

@@ -84,6 +84,15 @@ FILES = {
         QUESTION + TASK + "model: {layres: 3, mixer: [sum, vector, sum]}\n",
         ["model.layres"],
     ),
+    "rows with words in the place of numbers": (
+        QUESTION + TASK + "published: {base: {test/accuracy: {best: '100', medain: 3}}}\n"
+        "quoted: {Mamba: {test/accuracy: {median: OOM}}}\n",
+        [
+            "published.base.test/accuracy.best",
+            "published.base.test/accuracy.medain",
+            "quoted.Mamba.test/accuracy.median",
+        ],
+    ),
     "rows of arms that cannot be read": (
         QUESTION + TASK + "arms: {a: {}, b: sum}\npublished: {b: {test/accuracy: {best: 1}}}\n",
         ["arms.b"],

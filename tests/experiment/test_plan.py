@@ -259,3 +259,9 @@ def test_every_setting_has_a_sentence_in_the_schema():
 def test_replace_is_how_a_cell_is_varied(written):
     (cell,) = cells(load(written("seeds: 1\n")))
     assert key_of(replace(cell, seed=9)) != key_of(cell) == key_of(replace(cell, arm="other"))
+
+
+def test_a_choice_that_no_cell_meets_is_told(written):
+    text = "arms: {a: {}}\none_at_a_time: {model.mixer: [sum], model.heads: [1]}\nseeds: 1\n"
+    with pytest.raises(ConfigError, match="--only mixer=sum,heads=1: there is each of these, but no cell that is all"):
+        chosen(plan(load(written(text))), ["mixer=sum,heads=1"])

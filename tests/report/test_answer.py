@@ -50,7 +50,7 @@ def test_smaller_may_be_better(said, cell):
         cell(arm, 0, 0.0, metrics={"test/loss": loss})
         for arm, loss in {"delta": 0.5, "linear": 0.25, "retention": 0.75}.items()
     ]
-    assert said(records, "seeds: 1\nmeasure: {report: [test/loss], direction: minimize}\n") == (
+    assert said(records, "seeds: 1\nmeasure: {select: valid/loss, report: [test/loss], direction: minimize}\n") == (
         "Within 300 steps, linear does best: test/loss 0.25 (1 seed); delta 0.5, retention 0.75."
     )
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from scipy import stats
@@ -206,8 +207,28 @@ def test_the_reach_is_that_of_one_more_seed_or_the_published_spread(study):
     assert found[1]["reach"] == pytest.approx(0.35) and found[1]["verdict"] == "inside"
 
 
+def test_spreads_and_counts_that_were_printed_are_no_results(study):
+    printed = f"published: {{delta: {{{TEST}: {{median: 99.7, std: 4.0, seeds: 5}}}}}}\n"
+    (found,) = section([study("a", {"delta": {0: 94.0}}, printed)], "published").entries
+    assert found["word"] == "median" and found["reach"] == pytest.approx(8.05) and found["verdict"] == "inside"
+
+
+def test_answers_that_were_asked_otherwise_do_not_stand_side_by_side(study):
+    metric, made = "eval/piqa/acc", []
+    for name, protocol in (("a", "length 2048"), ("b", "length 512"), ("c", "length 2048")):
+        one = study(name, {"delta": {0: 1.0, 1: 2.0}})
+        records = [
+            replace(record, metrics={metric: 50.0}, made_by={metric: protocol}) for record in one.rows["delta"].records
+        ]
+        experiment = replace(one.experiment, measure=replace(one.experiment.measure, report=[metric]))
+        made.append(study_of_file(name, experiment, records, ()))
+    found = section(made, "results")
+    assert [summary and summary["median"] for summary in found.entries[0]["summaries"]] == [50.0, None, 50.0]
+    assert "eval/piqa/acc: b was asked otherwise than a, and is left out." in found.said
+
+
 def test_a_number_may_have_been_rounded():
-    assert [rounding(value) for value in (99.7, 100, 2.25)] == pytest.approx([0.05, 0.0, 0.005])
+    assert [rounding(value) for value in (99.7, 100, 2.25)] == pytest.approx([0.05, 0.5, 0.005])
 
 
 def test_what_cannot_be_compared_is_explained(study):

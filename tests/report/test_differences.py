@@ -6,6 +6,7 @@ from scipy import stats
 from hqlt_lab.experiment.experiment import Arm
 from hqlt_lab.report.chance import fisher, sign_flips
 from hqlt_lab.report.differences import baselines_of
+from hqlt_lab.report.intervals import step_of
 from hqlt_lab.report.rows import rows_of
 
 TEST = "test/normalised_accuracy"
@@ -139,6 +140,10 @@ def test_an_arm_that_lost_seeds_is_not_called_better(asked, cell):
     lost = cell("linear", 3, state="diverged")
     for records, verdict in (([*good, *bad], "better"), ([*good, lost, *bad], "undecided")):
         assert rows_of(asked("seeds: 4\n"), records)[1].differences[TEST].verdict == verdict
+    # the baseline has lost another one, which is no excuse
+    others = [cell("linear", seed, 98.0 + seed / 10) for seed in range(1, 4)] + [cell("linear", 0, state="diverged")]
+    records = [*others, *bad[:3], cell("delta", 3, state="failed")]
+    assert rows_of(asked("seeds: 4\n"), records)[1].differences[TEST].verdict == "undecided"
     # whoever loses seeds and is worse, is worse
     records = [cell("delta", seed, 98.0 + seed / 10) for seed in range(4)]
     records += [cell("linear", seed, 3.0 - seed / 10) for seed in range(3)] + [lost]
@@ -177,3 +182,10 @@ def test_without_other_arms_the_baseline_is_the_first_level():
 def test_a_single_change_is_compared_with_no_change():
     found = baselines_of(arms(("a", {}), ("a", {"x": 1}), ("b", {}), ("b", {"x": 1})))
     assert found == {"a, x=1": "a", "b": "a", "b, x=1": "a, x=1"}
+
+
+def test_answers_of_lm_eval_have_steps_too():
+    """Two seeds that differ by one and the same document are no proof."""
+    assert step_of("eval/piqa/acc", 0.4, [50.0, 52.0, 52.0, 54.0]) == 2.0
+    assert step_of("test/accuracy", 0.4, [50.0, 52.0]) == 0.4
+    assert step_of("eval/wikitext/word_perplexity", 0.4, [50.0, 52.0]) == 0.0

@@ -1,6 +1,6 @@
 """Files to documents, by their suffix; .gz and .zst are unpacked on the way.
 
-    .jsonl .ndjson .json    a document per line, in one field of it
+    .jsonl .ndjson          a document per line, in one field of it
     .parquet                a document per row, in one column
     any other               the whole file is one document
 
@@ -26,7 +26,7 @@ LARGEST = 1 << 30  # bytes of a document: a small packed file may be endless whe
 def promises(file: Path, field: str) -> Iterator[Promise]:
     """All documents of a file."""
     kind = Path(file.stem).suffix if file.suffix in PACKED else file.suffix
-    if kind in (".jsonl", ".ndjson", ".json"):
+    if kind in (".jsonl", ".ndjson"):
         return lines(file, field)
     return rows(file, field) if kind == ".parquet" else iter([partial(whole, file)])
 

@@ -1,11 +1,11 @@
 """An experiment against what was published, row by row, like with like: median with median, best with best.
 
     inside:   |ours - published| <= reach
-    reach   = max(t_{0.975, n-1} s sqrt(1 + 1/n), 3 MAD) + half a unit of the last printed digit
+    reach   = max(t_{0.975, n-1} s sqrt(1 + 1/n), 3 MAD, 2 std) + half a unit of the last printed digit
 
 The first is how far one more seed of ours would lie from the mean of n in 19 of 20 cases, s their standard deviation: a
 published number is a seed, or a few, of the same setup if it was reproduced.  Three seeds reach five s far, ten 2.4.
-The second is the published spread, where there is one: 3 MAD are two standard deviations of a normal distribution.  So
+The others are the published spread, where there is one: 3 MAD are two standard deviations of a normal distribution.  So
 `outside` is a contradiction, and `inside` the lack of one; the reach tells how much it would take to contradict.
 
 One seed has no s: its error over test examples stands in where it is known, else the published MAD alone; where there
@@ -27,7 +27,7 @@ from hqlt_lab.report.table import Table, median
 from hqlt_lab.report.words import counted, shown
 
 OURS = ("median", "mean", "best")  # what a summary of ours has too
-SPREADS = ("mad",)  # no values by themselves
+SPREADS = ("mad", "std", "seeds")  # no values by themselves
 VERDICTS = ("inside", "outside", "no result yet", "no spread known")
 COLUMNS = ["arm", "metric", "median ± MAD", "best", "n", "published", "difference", "reach", ""]
 RULE = (
@@ -60,7 +60,7 @@ def entries_of(
     """Each published number of an arm and a metric."""
     values = list(row.by_seed(metric).values())
     ours = row.summaries.get(metric) or summarise(values, way)
-    reach = reach_of(values, ours, published.get("mad"))
+    reach = reach_of(values, ours, published)
     found: list[dict[str, Any]] = []
     for word, value in published.items():
         if word not in SPREADS and isinstance(value, int | float):
@@ -79,9 +79,9 @@ def entries_of(
     return [one | {"ours": vars_of(one["ours"]), "mad": published.get("mad")} for one in found]
 
 
-def reach_of(values: Sequence[float], ours: Summary | None, mad: float | None) -> float | None:
+def reach_of(values: Sequence[float], ours: Summary | None, published: Mapping[str, Any]) -> float | None:
     """How far a number may be away; None: nothing is known of any spread."""
-    reaches = [] if mad is None else [3 * mad]
+    reaches = [times * published[word] for word, times in (("mad", 3), ("std", 2)) if word in published]
     if len(values) > 1:
         from scipy.special import stdtrit
 
@@ -93,7 +93,9 @@ def reach_of(values: Sequence[float], ours: Summary | None, mad: float | None) -
 
 
 def rounding(value: float) -> float:
-    """Half a unit of the last digit that was printed: 99.7 may have been 99.749."""
+    """Half a unit of the last digit that was printed: 99.7 may have been 99.749, and 27 have been 27.4."""
+    if isinstance(value, int):
+        return 0.5
     digits = repr(value).partition(".")[2]
     return 0.5 * 10.0 ** -len(digits) if digits.isdigit() else 0.0
 

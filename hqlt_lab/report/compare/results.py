@@ -7,7 +7,8 @@ from typing import Any
 from hqlt_lab.report.compare.section import NOTHING, Section
 from hqlt_lab.report.compare.subject import Study, Trained
 from hqlt_lab.report.compare.two_samples import Gap, gap
-from hqlt_lab.report.rows import reported
+from hqlt_lab.report.protocols import protocols
+from hqlt_lab.report.rows import Row, reported
 from hqlt_lab.report.statistics import Summary, summarise
 from hqlt_lab.report.table import Table, median
 from hqlt_lab.report.words import joined, shown
@@ -62,18 +63,21 @@ def number(value: float | None, metric: str) -> str:
 
 def studies_came_to(studies: Sequence[Study]) -> Section:
     """A line per arm that several have and metric, each arm at the point it is judged by."""
-    entries, rows = [], []
+    entries, rows, apart = [], [], set[str]()
     metrics = list(dict.fromkeys(metric for study in studies for metric in reported(study.experiment.measure)))
     shared = [title for title in studies[0].rows if any(title in study.rows for study in studies[1:])]
     for title in shared:
         found = [study.rows.get(title) for study in studies]
         for metric in metrics:
-            values = [row.by_seed(metric) if row else {} for row in found]
+            others = asked_otherwise(found, metric)
+            apart |= {f"{metric}: {studies[place].name}" for place in others}
+            rows_alike = [None if place in others else row for place, row in enumerate(found)]
+            values = [row.by_seed(metric) if row else {} for row in rows_alike]
             # a metric that only the other one reports is known here all the same
             summaries = [
                 (row.summaries.get(metric) if row else None)
                 or summarise(list(one.values()), study.experiment.measure.way(metric))
-                for study, row, one in zip(studies, found, values, strict=True)
+                for study, row, one in zip(studies, rows_alike, values, strict=True)
             ]
             gaps = [gap(values[0], one) for one in values[1:]]
             if any(summaries):
@@ -86,7 +90,14 @@ def studies_came_to(studies: Sequence[Study]) -> Section:
     columns = ["arm", *names, *(f"{column} [95 %]" for column in differences(names))]
     said = [f"By {joined(metrics, 6)}: median ± MAD (seeds), and the difference of means."] if rows else []
     said += [] if rows else ["No arm of the same title has results in several of them."]
+    said += [f"{one} was asked otherwise than {studies[0].name}, and is left out." for one in sorted(apart)]
     return Section(name="results", said=said, table=Table(columns, rows) if rows else None, entries=entries)
+
+
+def asked_otherwise(rows: Sequence[Row | None], metric: str) -> set[int]:
+    """Places of those whose numbers of lm-eval were made in another way than the first's."""
+    ways = [protocols(row.records).get(metric) if row else None for row in rows]
+    return {place for place, way in enumerate(ways) if None not in (way, ways[0]) and way != ways[0]}
 
 
 def entry(title: str, metric: str, summaries: Sequence[Summary | None], gaps: Sequence[Gap | None]) -> dict[str, Any]:
