@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hqlt_lab.check import for_all, for_layouts, for_others, for_rules, for_tasks, for_timings
-from hqlt_lab.check.report import Broken, Line, Report
+from hqlt_lab.check.report import Broken, Line, Report, Unusable
 from hqlt_lab.check.subject import Subject
 from hqlt_lab.errors import HqltError, RegistryError, listed
 from hqlt_lab.registry import blamed, build, find, split
@@ -66,7 +66,22 @@ def check_part(kind: str, spec: Any, quick: bool = False) -> Report:
             "a world is for Gymnasium's check_env, see `lab.gym_world`."
         )
     build(kind, subject.spec, width=8, heads=2)  # options it refuses are the caller's mistake, not the part's
-    return Report(kind, subject.name, tuple(line for check in all_of_them for line in outcome(check, subject)))
+    return Report(kind, subject.name, tuple(lines(all_of_them, subject)))
+
+
+def lines(all_of_them: tuple[Check, ...], subject: Subject) -> Iterator[Line]:
+    """Check by check, as far as that makes sense."""
+    for check in all_of_them:
+        try:
+            yield from outcome(check, subject)
+        except Unusable as broken:
+            yield Line(promise_of(check), "failed", f"{broken} Nothing else was tried.")
+            return
+
+
+def promise_of(check: Check) -> str:
+    """What a check looks at, in words."""
+    return check.__name__.replace("_", " ")
 
 
 def checks(kind: str, quick: bool = False) -> tuple[Check, ...]:
@@ -88,9 +103,11 @@ def is_checked(kind: str, name: str) -> bool:
 
 def outcome(check: Check, subject: Subject) -> list[Line]:
     """One check's lines.  A part that raises where it should answer is broken too."""
-    promise = check.__name__.replace("_", " ")
+    promise = promise_of(check)
     try:
         return list(check(subject) or [Line(promise, "passed")])
+    except Unusable:
+        raise
     except Broken as broken:
         return [Line(promise, "failed", str(broken))]
     except Exception as error:  # whatever an outside part may raise

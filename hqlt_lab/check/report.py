@@ -12,6 +12,10 @@ class Broken(AssertionError):
     """A promise that the part does not keep, in a sentence."""
 
 
+class Unusable(Broken):
+    """The same, of a part about which nothing else can be said."""
+
+
 @dataclass(frozen=True)
 class Line:
     """One promise, and whether it is kept.  Illegal: a pair that the lab refuses, with its reason; no failure."""

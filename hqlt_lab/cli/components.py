@@ -11,11 +11,11 @@ from rich.text import Text
 from hqlt_lab.cli import completion
 from hqlt_lab.cli.backends import check_backends
 from hqlt_lab.cli.exits import NotAllWell
-from hqlt_lab.cli.options import KindArgument, NameArgument, for_programs
+from hqlt_lab.cli.options import KindArgument, for_programs
 from hqlt_lab.cli.screen import aside, console
 from hqlt_lab.cli.settings import chosen_options
-from hqlt_lab.errors import RegistryError
-from hqlt_lab.registry import KINDS, available, build, describe, options, spelled
+from hqlt_lab.errors import RegistryError, did_you_mean, listed
+from hqlt_lab.registry import KINDS, available, build, describe, options, spelled, titles
 from hqlt_lab.words import in_json
 
 PART = "kind, name, idea, file, line, options (each with its type, required, default, says)."
@@ -46,12 +46,15 @@ def list_parts(
 
 
 def show(
-    kind: KindArgument,
-    name: NameArgument,
+    kind: Annotated[
+        str, typer.Argument(help=f"{', '.join(KINDS)}; or the name alone.", autocompletion=completion.kinds)
+    ],
+    name: Annotated[str | None, typer.Argument(help="A registered name.", autocompletion=completion.parts)] = None,
     as_json: Annotated[bool, for_programs(PART.replace("idea,", "idea, words,"))] = False,
     into: Annotated[Path, typer.Option(help="The folder for the film of a world.")] = Path("."),
 ) -> None:
     """A part's words, its options and where it is defined; of a world also an episode, as a GIF."""
+    kind, name = (kind, name) if name else part_called(kind)
     if as_json:
         print(in_json(as_dict(kind, name) | {"words": describe(kind, name).doc}))
         return
@@ -68,6 +71,17 @@ def show(
         show_world(name, into)
     elif kind == "task" and hasattr(entry.maker, "chance"):  # a text has to be prepared first
         show_examples(name)
+
+
+def part_called(name: str) -> tuple[str, str]:
+    """The one part of that name, whatever its kind; of a kind, which there are."""
+    if name in KINDS:
+        raise RegistryError(f"{name}: which one? There is: {listed(titles(name))}.")
+    found = [(kind, name) for kind in KINDS if name.replace("-", "_") in titles(kind)]
+    if len(found) != 1:
+        known = [title for kind in KINDS for title in titles(kind)]
+        raise RegistryError(f"{name}: no part is called so.{did_you_mean(name, known)} `hqlt list` has all of them.")
+    return found[0]
 
 
 def show_examples(name: str) -> None:

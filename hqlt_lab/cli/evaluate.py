@@ -1,5 +1,6 @@
 """The verb about trained models: what they score, whole and with one memory silent, and what the memories do."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from hqlt_lab.study.evaluate import Evaluated
     from hqlt_lab.train.long_context_file import Curve
 
+SILENCE = 10.0  # seconds without a word, where there is no terminal
 UNSHOWN = ("norm_", "work_", "share")  # what the shares are made of, and the shares themselves: they stand by head
 
 
@@ -130,10 +132,26 @@ def check_together(with_tasks: bool, scoring: Mapping[str, object], asking: Mapp
 
 @contextmanager
 def bar() -> Iterator[Callable[[int, int], None]]:
-    """A bar on standard error, where there is a terminal."""
-    with Progress(console=aside, transient=True, disable=not aside.is_interactive) as progress:
+    """A bar on standard error, where there is a terminal; elsewhere a line now and then."""
+    if not aside.is_interactive:
+        yield now_and_then()
+        return
+    with Progress(console=aside, transient=True) as progress:
         task = progress.add_task("evaluating")
         yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+def now_and_then() -> Callable[[int, int], None]:
+    """Says how far it is, if that takes long."""
+    last = time.monotonic()
+
+    def tell(done: int, total: int) -> None:
+        nonlocal last
+        if time.monotonic() - last > SILENCE:
+            aside.print(f"evaluated {done} of {total}")
+            last = time.monotonic()
+
+    return tell
 
 
 def by_arm(answers: "Sequence[Evaluated]") -> "dict[str, list[Evaluated]]":

@@ -81,11 +81,7 @@ def plan(
         with suppress(StoreError):  # a database that cannot be asked is no reason to plan nothing
             show_left(states(experiment, planned, runs, only or ()), arms)
     show_evaluation(experiment)
-    for path, axis in experiment.tune.items():
-        if not isinstance(axis, list):
-            console.print(
-                f"Not listed: {axis.trials} points of {path} per arm, searched from {axis.low} to {axis.high}."
-            )
+    show_search(experiment, arms)
     for warning in experiment.warnings:
         warn(warning)
 
@@ -161,6 +157,20 @@ def show_left(known: "list[tuple[str, State]]", arms: "list[tuple[str, list[Cell
     seconds = sum(cost.seconds * left[arm] for arm, _, cost in arms)
     rest = f"{left.total()} are left, {about(seconds)}" if left else "nothing is left to train"
     console.print(f"{len(known) - left.total()} of {len(known)} cells are settled already; {rest}.")
+
+
+def show_search(experiment: "Experiment", arms: "list[tuple[str, list[Cell], Cost]]") -> None:
+    """What is searched comes on top: those cells are not known yet, but their number is."""
+    from hqlt_lab.study.search import length, space
+
+    if not space(experiment.tune):
+        return
+    for path, axis in experiment.tune.items():
+        if not isinstance(axis, list):
+            console.print(f"Searched: {path}, from {axis.low} to {axis.high}, {axis.trials} points per arm.")
+    each = length(experiment.tune) * len(experiment.tune_seeds)
+    seconds = sum(cost.seconds * each for _, _, cost in arms)
+    console.print(f"These are {each * len(arms)} cells on top, one after the other {about(seconds)}.")
 
 
 def show_evaluation(experiment: "Experiment") -> None:

@@ -42,7 +42,6 @@ TrackingOption = Annotated[
     ),
 ]
 KindArgument = Annotated[str, typer.Argument(help=", ".join(KINDS), autocompletion=completion.kinds)]
-NameArgument = Annotated[str, typer.Argument(help="A registered name.", autocompletion=completion.parts)]
 
 
 def with_workers(change: list[str] | None, workers: int | None) -> list[str]:

@@ -75,7 +75,7 @@ def one_form(save: Path | None, forms: dict[str, bool]) -> None:
 def show(report: "Report") -> None:
     """The table, what to be careful about, and the answer."""
     console.print()
-    for table in report.terminal():
+    for table in report.terminal(console.width):
         whole(table)
     for warning in report.warnings:
         warn(warning)

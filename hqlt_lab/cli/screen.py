@@ -30,9 +30,17 @@ aside = screen(stderr=True)
 
 
 def whole(table: Table) -> None:
-    """Print a table as wide as it is: a terminal may break its lines, but nothing is cut off."""
+    """Print a table as wide as it is: a terminal may break its lines, but nothing is cut off.
+
+    What stands above and below it may be wider.
+    """
+    above, table.title, below, table.caption = table.title, None, table.caption, None
+    if above:
+        console.print(above, style="italic", soft_wrap=True)
     least = console.measure(table, options=console.options.update(width=UNBROKEN)).minimum
     console.print(table, width=max(console.width, least), crop=False, no_wrap=False)
+    if below:
+        console.print(below, style="dim", soft_wrap=True)
 
 
 def warn(sentence: str, out: Console = console) -> None:

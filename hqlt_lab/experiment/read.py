@@ -58,7 +58,8 @@ def read_file(file: Path, seen: tuple[Path, ...], places: Places) -> dict[str, A
     try:
         text = text_of(file)
     except OSError as error:
-        raise ConfigError(f"{file}: cannot be read ({error.strerror}).{instead_of(file)}") from error
+        by = f"{seen[-1].name}: extends " if seen else ""
+        raise ConfigError(f"{by}{file}: cannot be read ({error.strerror}).{instead_of(file)}") from error
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise ConfigError(f"{file}, line {line}: is not YAML in UTF-8. Save the file with this encoding.") from error

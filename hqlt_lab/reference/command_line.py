@@ -38,7 +38,11 @@ def command_line() -> str:
     for words, verb in verbs(root, "hqlt"):
         lines += [*heading(2, words), *usage(words, verb), "", verb.help, *parameters(verb)]
     lines += [*heading(2, "Exit codes"), *(f"- **{end.value}**: {end.meaning}" for end in Exit)]
-    lines += ["", "After 1 and 2 nothing was printed to standard output; after 3 it is whole."]
+    lines += [
+        "",
+        "After 1 and 2 nothing was printed to standard output, but for the help that `hqlt` alone shows; after 3 it is "
+        "whole.",
+    ]
     lines += [*heading(2, "Output"), SCREEN.strip(), *heading(2, "Completion"), COMPLETION.rstrip()]
     return page("The command line, verb by verb", *lines)
 

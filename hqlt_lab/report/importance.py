@@ -43,6 +43,7 @@ def importances(cells: Sequence[Cell], tune: Mapping[str, list[Any] | Range]) ->
     import optuna
 
     kinds = {path: kind_of(values, tune.get(path)) for path, values in columns.items()}
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study()
     for number, (_, value) in enumerate(cells):
         chosen = {path: values[number] for path, values in columns.items()}

@@ -11,6 +11,11 @@ if TYPE_CHECKING:
 
 LONG = ("mean [95 %]", "difference [95 %]", "verdict", "published", "chosen", "unfinished", "effect", "against")
 LEAST = 9  # letters of a column that may be broken
+# what a narrow terminal does without, in this order
+EXPENDABLE = (
+    "tokens/s", "FLOPs/token", "state", "parameters", "steps", "p (solved)", "p (signs)", "mean [95 %]", "best",
+    "seeds", "published", "chosen", "solved",
+)  # fmt: skip
 
 
 def markdown(question: str, table: Table, answer: str, warnings: Sequence[str], more: Mapping[str, Table]) -> str:
@@ -35,6 +40,27 @@ def escaped(text: str) -> str:
     return re.sub(r"([\\|<*])", r"\\\1", " ".join(text.split()))
 
 
+def fitted(table: Table, width: int) -> Table:
+    """Without columns that there is no room for, the least missed first, and a note that says which."""
+    kept = list(range(len(table.columns)))
+    needs = [least_width(column, [row[number] for row in table.rows]) for number, column in enumerate(table.columns)]
+    for word in EXPENDABLE:
+        while sum(needs[number] for number in kept) + len(kept) + 1 > width:
+            if not (missed := [number for number in kept if table.columns[number].endswith(word)]):
+                break
+            kept.remove(missed[-1])
+    left_out = [column for number, column in enumerate(table.columns) if number not in kept]
+    note = f"No room for {', '.join(left_out)}: a wider terminal has them, and --markdown or --html."
+    columns, rows = [table.columns[number] for number in kept], [[row[n] for n in kept] for row in table.rows]
+    return Table(columns, rows, [*table.notes, note]) if left_out else table
+
+
+def least_width(column: str, cells: Sequence[str]) -> int:
+    """Letters that a column needs; one that may be broken into lines needs few."""
+    head, widest = longest(column.replace(" ", "\n", 1)), longest(*cells)
+    return max(head, min(widest, LEAST) if column.endswith(LONG) else widest)
+
+
 def terminal(question: str, table: Table) -> "rich.table.Table":
     """For rich's console; Text instead of strings, in which [ ] would be markup."""
     from rich.box import SIMPLE_HEAD
@@ -45,14 +71,11 @@ def terminal(question: str, table: Table) -> "rich.table.Table":
     made = RichTable(title=Text(question), caption=notes, box=SIMPLE_HEAD, padding=0, pad_edge=False)
     made.title_justify = made.caption_justify = "left"
     for number, column in enumerate(table.columns):
-        long = column.endswith(LONG)  # may be broken into lines where the terminal is narrow
-        head = column.replace(" ", "\n", 1)
-        least, widest = (longest(head, *texts) for texts in ((), [row[number] for row in table.rows]))
         made.add_column(
-            Text(head),
+            Text(column.replace(" ", "\n", 1)),
             justify="right" if number else "left",
-            no_wrap=not long,
-            min_width=max(least, min(widest, LEAST)) if long else widest,  # rich would rather cut a cell than widen
+            no_wrap=not column.endswith(LONG),
+            min_width=least_width(column, [row[number] for row in table.rows]),  # rich would cut a cell, not widen
         )
     for cells in table.rows:
         made.add_row(*(Text(cell) for cell in cells))

@@ -15,7 +15,7 @@ from hqlt_lab.report.latex import latex
 from hqlt_lab.report.lines import csv_of
 from hqlt_lab.report.more_tables import effects_table, importance_table
 from hqlt_lab.report.page import Making, page
-from hqlt_lab.report.render import markdown, terminal
+from hqlt_lab.report.render import fitted, markdown, terminal
 from hqlt_lab.report.rows import Row, reported, rows_of
 from hqlt_lab.report.saved import Saved, save
 from hqlt_lab.report.table import Table, table_of
@@ -79,8 +79,8 @@ class Report:
     def csv(self) -> str:
         return csv_of(self.experiment, self.rows)
 
-    def terminal(self) -> "list[rich.table.Table]":
-        tables = {self.experiment.question: self.table()} | self.more_tables()
+    def terminal(self, width: int) -> "list[rich.table.Table]":
+        tables = {self.experiment.question: fitted(self.table(), width)} | self.more_tables()
         return [terminal(title, table) for title, table in tables.items()]
 
     def latex(self) -> str:

@@ -40,8 +40,8 @@ def results(report: "Report") -> Grid:
     if len(table.rows) <= MOST_ROWS:
         return Grid(table.columns, table.rows)
     rank = Material(report.experiment, report.rows).rank
-    told = report.rows
-    order = sorted(range(len(told)), key=lambda place: (place > 0 and not told[place].quoted, rank(told[place])))
+    arms = report.rows
+    order = sorted(range(len(arms)), key=lambda place: (place > 0 and not arms[place].quoted, rank(arms[place])))
     kept = sorted(order[:MOST_ROWS])
     rest = len(table.rows) - len(kept)
     told = f"The baseline and the best are shown; {counted(rest, 'row')} left out. The CSV file has them all."

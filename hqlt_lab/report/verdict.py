@@ -25,7 +25,7 @@ def verdict(rows: Sequence[Row], measure: MeasureConfig) -> str:
 
 
 def each(found: dict[str, Difference], metric: str) -> str:
-    """Against synchronous, in the mean of 3 paired seeds: delayed_stream is worse by 96.2 [94.0, 98.4]; ..."""
+    """Against synchronous, in the mean of 3 paired seeds: delayed_stream is worse: -96.2 [-98.4, -94.0]; ..."""
     baselines = list(dict.fromkeys(one.baseline for one in found.values()))
     seeds = between(min(one.n for one in found.values()), max(one.n for one in found.values()))
     against = spoken(baselines[0]) if len(baselines) == 1 else "their baselines"
@@ -34,10 +34,10 @@ def each(found: dict[str, Difference], metric: str) -> str:
 
 
 def saying(one: Difference, metric: str) -> str:
-    """worse by -96.2 [-98.4, -94.0]; undecided at +0.3 [-2.0, +2.6] (about 40 seeds would decide)"""
+    """worse: -96.2 [-98.4, -94.0]; undecided at +0.3 [-2.0, +2.6] (about 40 seeds would decide)"""
     size = f"{signed(one.mean, metric)} [{signed(one.low, metric)}, {signed(one.high, metric)}]"
     if one.verdict != "undecided":
-        return f"{one.verdict} by {size}"
+        return f"{one.verdict}: {size}"
     why = f"about {one.needed} seeds would decide" if one.needed else one.why
     return f"undecided at {size}" + (f" ({why})" if why else "")
 

@@ -38,7 +38,7 @@ def hqlt(folder, *words, code=0):
 def test_plan_tells_what_would_be_trained_and_what_it_costs(folder):
     told = hqlt(folder, "plan", "question.yaml")
     assert "Does it run?" in told and "4 cells" in told and "a rough estimate" in told
-    assert "Not listed: 5 points of train.lr per arm, searched from 0.0001 to 0.01." in told
+    assert "Searched: train.lr, from 0.0001 to 0.01, 5 points per arm." in told and "cells on top" in told
     assert not (folder / "runs").exists()
 
 

@@ -9,7 +9,9 @@ import pytest
 from rich.console import Console
 
 from hqlt_lab.report.frame import frame
+from hqlt_lab.report.render import fitted, terminal
 from hqlt_lab.report.report import Report
+from hqlt_lab.report.table import Table
 
 TEST = "test/normalised_accuracy"
 ODD = r"a|b [red]c[/red] <i> *d* \e"
@@ -71,7 +73,7 @@ def test_each_arm_is_judged_against_the_baseline(asked, cell):
     assert float(told["linear"]["difference"]) == pytest.approx(82.6666667)
     assert told["delta"]["difference"] == told["delta"]["verdict"] == ""
     assert report.answer.split(". ", 1)[1].startswith(
-        "Against delta, in the mean of 3 paired seeds: linear is better by +82.7 [+80.6, +84.7]; "
+        "Against delta, in the mean of 3 paired seeds: linear is better: +82.7 [+80.6, +84.7]; "
     )
 
 
@@ -161,7 +163,7 @@ def test_titles_survive_whatever_they_hold(asked, cell):
     assert cells_of(report.markdown())[0]["arm"] == ODD
     assert lines_of(report)[0]["arm"] == ODD
     console = Console(width=200, file=io.StringIO(), color_system=None)
-    console.print(*report.terminal())
+    console.print(*report.terminal(200))
     assert ODD in console.file.getvalue()
 
 
@@ -201,3 +203,18 @@ def test_the_frame_has_a_line_per_cell(cell):
 
 def test_a_frame_of_nothing_has_its_columns():
     assert {"key", "arm", "seed", "state", "folder"} <= set(frame([]).columns) and len(frame([])) == 0
+
+
+def test_a_narrow_terminal_does_without_what_is_missed_least():
+    columns = ["arm", "seeds", "median ± MAD", "difference [95 %]", "verdict", "p (solved)", "parameters", "tokens/s"]
+    table = Table(columns, [["delta", "3", "99.7 ± 0.1", "-1.2 [-3.4, +1.0]", "undecided", "0.05", "25.9k", "12.3k"]])
+    assert fitted(table, 200) == table
+    narrow = fitted(table, 50)
+    assert narrow.columns == ["arm", "seeds", "median ± MAD", "difference [95 %]", "verdict"]
+    assert narrow.notes == [
+        "No room for p (solved), parameters, tokens/s: a wider terminal has them, and --markdown or --html."
+    ]
+    assert fitted(table, 10).columns == ["arm", "median ± MAD", "difference [95 %]", "verdict"]
+    shown = Console(width=50, file=io.StringIO())
+    shown.print(terminal("", narrow))
+    assert max(map(len, shown.file.getvalue().splitlines())) <= 50 and "undecided" in shown.file.getvalue()

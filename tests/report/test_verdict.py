@@ -21,8 +21,8 @@ def against(word, mean=5.0, baseline="base", n=3, needed=None):
 
 def test_each_comparison_is_named():
     assert said(a=against("better"), b=against("worse", -5.0), c=against("undecided", 0.3, needed=40)) == (
-        "Against base, in the mean of 3 paired seeds: a is better by +5.0 [+4.0, +6.0]; "
-        "b is worse by -5.0 [-6.0, -4.0]; c is undecided at +0.3 [-0.7, +1.3] (about 40 seeds would decide)."
+        "Against base, in the mean of 3 paired seeds: a is better: +5.0 [+4.0, +6.0]; "
+        "b is worse: -5.0 [-6.0, -4.0]; c is undecided at +0.3 [-0.7, +1.3] (about 40 seeds would decide)."
     )
 
 
