@@ -44,7 +44,8 @@ class Replay:
         self.file.touch()
         with self.file.open("r+b") as file:
             file.truncate(room * self.record.itemsize)
-            os.posix_fallocate(file.fileno(), 0, room * self.record.itemsize)
+            if hasattr(os, "posix_fallocate"):  # not on Apple's machines
+                os.posix_fallocate(file.fileno(), 0, room * self.record.itemsize)
         return np.memmap(self.file, self.record, "r+", shape=(room,))
 
     def add(self, lived: Episodes) -> None:

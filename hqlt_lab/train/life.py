@@ -36,7 +36,7 @@ from hqlt_lab.train.learner import reseed
 from hqlt_lab.train.optimiser import adamw
 from hqlt_lab.train.progress import Metrics
 from hqlt_lab.train.schedule import factor
-from hqlt_lab.train.trainer import REPEATING_PRODUCTS, precision
+from hqlt_lab.train.trainer import REPEATING_PRODUCTS, accelerator, precision
 
 ACTING, LEARNING = 0, 1  # streams of random numbers
 
@@ -151,7 +151,7 @@ def in_precision(agent: Any, trainer: TrainerConfig) -> Agent:
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", REPEATING_PRODUCTS)
     torch.use_deterministic_algorithms(trainer.deterministic)  # Fabric leaves both to others, a Trainer does not
     alone = LightningEnvironment()  # else it looks for others on every machine that has SLURM
-    fabric = Fabric(accelerator=trainer.accelerator, devices=1, precision=precision(trainer), plugins=[alone])
+    fabric = Fabric(accelerator=accelerator(trainer), devices=1, precision=precision(trainer), plugins=[alone])
     agent.to(fabric.device, torch.float64 if trainer.precision == "64" else None)
     agent.precision = fabric.autocast
     return agent

@@ -36,7 +36,7 @@ def trainer_for(cell: Cell, steps: int, folder: Path, watch: Callback) -> Traine
     return Trainer(
         max_steps=steps,
         max_epochs=-1,
-        accelerator=cell.trainer.accelerator,
+        accelerator=accelerator(cell.trainer),
         devices=cell.trainer.devices,
         num_nodes=cell.trainer.nodes,
         strategy=strategy(cell.trainer),
@@ -54,6 +54,16 @@ def trainer_for(cell: Cell, steps: int, folder: Path, watch: Callback) -> Traine
         limit_val_batches=0,
         num_sanity_val_steps=0,
     )
+
+
+def accelerator(settings: TrainerConfig) -> str:
+    """By Lightning's names.  A GPU is one that torch calls cuda: Apple's has no 64-bit numbers, which we need."""
+    return "cuda" if on_gpu(settings) else "cpu"
+
+
+def on_gpu(settings: TrainerConfig) -> bool:
+    """Whether the cell asks for a GPU, or takes what there is and there is one."""
+    return settings.accelerator == "gpu" or (settings.accelerator == "auto" and torch.cuda.is_available())
 
 
 def strategy(settings: TrainerConfig) -> Any:
@@ -81,7 +91,7 @@ def plugins(settings: TrainerConfig) -> list[Any]:
 
 def precision(settings: TrainerConfig) -> Any:
     """The name that Lightning has for it."""
-    gpu = settings.accelerator != "cpu" and torch.cuda.is_available()
+    gpu = on_gpu(settings) and torch.cuda.is_available()
     if settings.precision == "16-mixed" and not gpu:  # Lightning would take another one
         raise ConfigError("trainer.precision: '16-mixed' needs a GPU. Use 'bf16-mixed', '32' or 'auto'.")
     if settings.precision == "16-mixed" and settings.strategy == "fsdp2":

@@ -8,9 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from hqlt_lab.experiment.settings import TrainConfig, TrainerConfig
 from hqlt_lab.train.fit import fit
+from hqlt_lab.train.trainer import accelerator
 from tests.train.conftest import tiny
 
 ROOT = Path(__file__).parents[2] / "hqlt_lab"
@@ -51,3 +53,19 @@ def test_products_on_a_gpu_can_repeat_in_a_process_whose_first_cell_did_not_ask(
     monkeypatch.setenv(name, before) if before else monkeypatch.delenv(name, raising=False)
     fit(tiny(steps=1), folder)
     assert os.environ[name] == after
+
+
+@pytest.mark.parametrize(
+    ("asked", "there", "taken"),
+    [
+        ("auto", False, "cpu"),
+        ("auto", True, "cuda"),
+        ("gpu", False, "cuda"),
+        ("gpu", True, "cuda"),
+        ("cpu", True, "cpu"),
+    ],
+)
+def test_a_gpu_is_one_that_torch_calls_cuda(asked, there, taken, monkeypatch):
+    """Left to itself, Lightning takes Apple's, where the first layer would fail for want of 64-bit numbers."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: there)
+    assert accelerator(TrainerConfig(accelerator=asked)) == taken
