@@ -19,7 +19,7 @@ from hqlt_lab.registry.build import build, split
 from hqlt_lab.registry.entries import Entry, available, describe, find, register, temporarily, typed
 from hqlt_lab.registry.kinds import KINDS, Kind
 from hqlt_lab.registry.options import Option, fits, options, spelled
-from hqlt_lab.registry.outside import AGAIN, OtherCode, declared, hand_on, include, included, installed
+from hqlt_lab.registry.outside import AGAIN, OtherCode, declared, hand_on, include, included, installed, listed_here
 from hqlt_lab.registry.sentences import sentences
 from hqlt_lab.registry.settings import settings_from, too_large, too_small
 from hqlt_lab.registry.shelves import names_in, open_shelf, titles
@@ -42,6 +42,7 @@ __all__ = [
     "include",
     "included",
     "installed",
+    "listed_here",
     "names_in",
     "open_shelf",
     "options",

@@ -140,7 +140,12 @@ def installed() -> list[importlib.metadata.EntryPoint]:
 
 def declared() -> list[Path]:
     """The files that would be included here, without doing so."""
-    return [*inherited(), *(Path(file) for file in _listed_in(Path("pyproject.toml")))]
+    return [*inherited(), *listed_here()]
+
+
+def listed_here() -> list[Path]:
+    """The files that the working folder's pyproject.toml lists."""
+    return [Path(file) for file in _listed_in(Path("pyproject.toml"))]
 
 
 def left_out(name: str) -> str:

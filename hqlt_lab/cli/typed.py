@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rich.markup import escape
 
-from hqlt_lab.registry import included
+from hqlt_lab.registry import included, listed_here
 from hqlt_lab.secrets import parted, scrubbed
 from hqlt_lab.study.store import is_study
 
@@ -48,7 +48,8 @@ class Typed(NamedTuple):
 
     def with_verb(self, verb: str) -> str:
         """hqlt --with my_rule.py ui FILE --set ... --runs ..., to be printed: its brackets are no markup"""
-        outside = [word for file in included() for word in ("--with", os.path.relpath(file))]
+        known = {file.resolve() for file in listed_here()}
+        outside = [word for file in included() if file not in known for word in ("--with", os.path.relpath(file))]
         words = [word for one in self.change for word in ("--set", one)]
         words += ["--runs", str(self.runs)] if self.runs != Path("runs") else []
         words += self.chosen if verb == "run" else ()

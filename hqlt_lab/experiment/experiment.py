@@ -114,7 +114,8 @@ def load(file: str | Path, overrides: Sequence[str] = ()) -> Experiment:
     found.gather(check_name, path.stem)
     for word in told:
         if word not in SECTIONS:
-            found.add(f"{word}: there is no such section.{did_you_mean(word, SECTIONS)} Sections: {listed(SECTIONS)}.")
+            known = (*SECTIONS, "extends")
+            found.add(f"{word}: there is no such section.{did_you_mean(word, known)} Sections: {listed(known)}.")
     if not isinstance(told.get("question"), str) or not told["question"].strip():
         found.add("question: say in a sentence what the experiment asks.")
     right = told | found.readable(told)

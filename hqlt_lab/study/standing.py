@@ -49,7 +49,7 @@ class Standing:
         folder = self.store.cell(place.key, generation)
         if state == "done":
             outcome = with_answers(outcome, folder)
-        if state == "running":
+        if state == "running" or (state == "waiting" and tries and not outcome.get("step")):  # perhaps it was killed
             outcome["step"] = last_step(folder)
         return Record(
             key=place.key,

@@ -1,7 +1,8 @@
 """What a cell will cost: estimated from its size, or measured by running two full-size steps of it.
 
 Estimated: the FLOPs of its products, counted part by part (`model/sizes.py`), at a quarter of the speed of a large
-matrix product on this machine.  Rough: small models are slower than that, large ones faster. Measured: each
+matrix product on one core or GPU, which is what a cell of a study has.  Rough: small models are slower than that, and
+so are rules that go step by step; large models are faster.  Measured: steps and a piece of an evaluation, each
 composition in a process of its own, so that its peak memory is its own.
 
     python -m hqlt_lab.train.cost < CELL.json        what the measuring process runs
@@ -15,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from hqlt_lab.errors import TrainingError
 from hqlt_lab.experiment.cell import Cell, cell_from
@@ -41,6 +42,14 @@ class Cost:
     memory: int | None = None  # peak bytes of a step, if measured
 
 
+class Probe(NamedTuple):
+    """What was measured of a cell."""
+
+    step: float  # seconds
+    row: float | None = None  # seconds that evaluating one example takes; None: as much as learning from it, by FLOPs
+    memory: int | None = None  # peak bytes of a step
+
+
 def costs(planned: list[Planned], measure: bool) -> Iterator[tuple[str, list[Cell], Cost]]:
     """Each arm with its cells and the cost of one of them; an arm's cells differ in seed and tuned values only."""
     arms: dict[str, list[Cell]] = {}
@@ -59,13 +68,14 @@ def cost(cell: Cell, measure: bool) -> Cost:
     looks = -(-cell.train.steps // cell.train.valid_every)
     forward = {split: found[split].total.forward for split in task.splits}
     evaluating = task.eval_size * (looks * (forward.get("short", 0) + forward["valid"]) + forward["test"])
-    step, memory = measured(cell) if measure else (training / speed(), None)
-    seconds = step * (cell.train.steps + evaluating / training)
+    probed = measured(cell) if measure else Probe(training / speed())
+    look = evaluating * (probed.step / training if probed.row is None else probed.row / forward["valid"])
+    seconds = probed.step * cell.train.steps + look
     disk = 2 * 3 * 4 * found["train"].total.parameters  # the last two checkpoints: weights and Adam's two averages
     tokens = int(cell.train.steps * rows * task.tokens_in("train"))
     if cell.agent is not None:
         disk += cell.train.steps * (prod(task.shape) + LIVED)
-    return Cost(found["train"], tokens, step, seconds, disk, memory)
+    return Cost(found["train"], tokens, probed.step, seconds, disk, probed.memory)
 
 
 def sizes_of(cell: Cell, *splits: Split) -> dict[str, Sizes]:
@@ -79,11 +89,16 @@ def sizes_of(cell: Cell, *splits: Split) -> dict[str, Sizes]:
 
 @cache
 def speed() -> float:
-    """FLOPs per second that a model can hope for here."""
+    """FLOPs per second that a model can hope for here, on one core or GPU."""
     import torch
 
-    matrix = torch.randn(1024, 1024, device="cuda" if torch.cuda.is_available() else "cpu")
-    best = min(timed(lambda: (matrix @ matrix).sum().item()) for _ in range(5))
+    matrix, threads = (
+        torch.randn(1024, 1024, device="cuda" if torch.cuda.is_available() else "cpu"),
+        torch.get_num_threads(),
+    )
+    torch.set_num_threads(1)
+    best = min(timed(lambda: (matrix @ matrix).sum().item()) for _ in range(3))
+    torch.set_num_threads(threads)
     return EFFICIENCY * 2 * 1024**3 / best
 
 
@@ -93,18 +108,17 @@ def timed(work: Any) -> float:
     return time.perf_counter() - start
 
 
-def measured(cell: Cell) -> tuple[float, int]:
-    """Seconds and peak bytes of a step, from a process of its own."""
+def measured(cell: Cell) -> Probe:
+    """From a process of its own."""
     told = json.dumps(cell.as_dict())
     done = subprocess.run([sys.executable, "-m", "hqlt_lab.train.cost"], input=told, capture_output=True, text=True)
     if done.returncode:
         reason = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"exit code {done.returncode}"
         raise TrainingError(f"arm {cell.arm!r}: a step could not be run: {reason}")
-    step, memory = json.loads(done.stdout)
-    return step, memory
+    return Probe(*json.loads(done.stdout))
 
 
-def run_steps(cell: Cell) -> tuple[float, int]:
+def run_steps(cell: Cell) -> Probe:
     """Three steps of the cell here and now: the fastest of the last two, and the peak memory beyond what was there."""
     import torch
 
@@ -135,10 +149,18 @@ def run_steps(cell: Cell) -> tuple[float, int]:
             torch.cuda.synchronize()
 
     seconds = [timed(step) for _ in range(3)]
-    return min(seconds[1:]), peak(device) - before
+    memory = peak(device) - before
+    rows = min(cell.train.eval_batch_size, task.eval_size)
+    asked = task.examples("valid", cell.seed, 0, rows)
+
+    @torch.no_grad()
+    def look() -> None:
+        total_loss(model.eval(), task, asked.tokens.to(device), asked.labels.to(device)).item()
+
+    return Probe(min(seconds[1:]), min(timed(look) for _ in range(2)) / rows, memory)
 
 
-def run_turns(cell: Cell) -> tuple[float, int]:
+def run_turns(cell: Cell) -> Probe:
     """The same in a world: acting in one episode or as many as are lived at once, and the updates it is worth."""
     from dataclasses import replace
     from pathlib import Path
@@ -156,7 +178,7 @@ def run_turns(cell: Cell) -> tuple[float, int]:
         life.live()  # at random, and the memory is not asked
         lived, learned = timed(life.live), min([timed(life.learn) for _ in range(3)][1:])
         step = lived * 2 / life.counts.steps + cell.agent.updates_per_step * learned
-        return step, peak(device) - before
+        return Probe(step, None, peak(device) - before)
 
 
 def peak(device: str) -> int:

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from hqlt_lab.cli.typed import Typed
+from hqlt_lab.registry import include, temporarily
+
 HQLT = str(Path(sys.executable).parent / "hqlt")
 STUDY = """
 question: Does mine count?
@@ -101,3 +104,16 @@ def test_status_says_which_cells_other_code_has_made_and_what_trains_them_anew(f
     assert "    hqlt --with mine.py run study.yaml --again\n" in told
     some = hqlt(folder, "--with", "mine.py", "status", "study.yaml", "--only", "arm=mine")  # there may be others
     assert "    hqlt --with mine.py run study.yaml --again --only arm=mine\n" in some
+
+
+def test_parts_that_the_folder_lists_are_not_named_in_the_next_command(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("listed", "typed"):
+        text = "from hqlt_lab.components.mixers.sum import Sum\nfrom hqlt_lab.registry import register\n"
+        (tmp_path / f"{name}.py").write_text(f'{text}\n@register("mixer", "{name}")\nclass Mine(Sum): ...\n')
+    (tmp_path / "pyproject.toml").write_text('[tool.hqlt_lab]\nwith = ["listed.py"]\n')
+    with temporarily():
+        include(tmp_path / "listed.py")
+        include(tmp_path / "typed.py")
+        told = Typed(Path("q.yaml"), [], Path("runs")).with_verb("run")
+    assert told == "hqlt --with typed.py run q.yaml"
