@@ -75,8 +75,8 @@ def test_show_writes_a_film_of_a_world(name, tmp_path):
 
 
 def test_a_step_is_measured_by_living_and_learning():
-    seconds, memory = run_turns(tiny())
-    assert 0 < seconds < 10 and memory >= 0
+    probe = run_turns(tiny())
+    assert 0 < probe.step < 10 and probe.memory >= 0
 
 
 def test_a_mean_has_an_interval_over_seeds():

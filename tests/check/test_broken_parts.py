@@ -13,7 +13,6 @@ from hqlt_lab.components.update_rules.gated_delta import GatedDelta
 from hqlt_lab.components.update_rules.linear_attention import LinearAttention
 from hqlt_lab.errors import ConfigError, RegistryError
 from hqlt_lab.ops.schedule import Schedule
-from hqlt_lab.ops.steps import Gates
 from hqlt_lab.registry import register
 
 
@@ -25,28 +24,6 @@ def clean_book():
 
 def failed_lines(kind, name):
     return {line.promise for line in check_part(kind, name, quick=True).failed}
-
-
-NO_GATES = {
-    "a tensor": (lambda beta: beta, "gates() returns a Tensor, and a named tuple of gates is needed: Gates("),
-    "no number": (lambda beta: Gates(write=(beta - 2).log()), "write is no number (nan) for some tokens."),
-    "another shape": (
-        lambda beta: Gates(write=beta.mT),
-        "write is [3, 5, 2] for 3 rows, 2 heads, 5 tokens of 1 writes.",
-    ),
-}
-
-
-@pytest.mark.parametrize(("made", "says"), NO_GATES.values(), ids=NO_GATES)
-def test_of_a_rule_without_gates_this_is_told_and_nothing_else(made, says):
-    @register("update_rule", "ungated")
-    class Ungated(Delta):
-        def gates(self, x):
-            return made(super().gates(x).write)
-
-    (line,) = check_part("update_rule", "ungated").lines
-    assert (line.promise, line.outcome) == ("gates are in range", "failed")
-    assert line.detail.startswith(says) and line.detail.endswith("Nothing else was tried.")
 
 
 def test_a_rule_that_looks_ahead_fails_causality():

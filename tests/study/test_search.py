@@ -119,14 +119,20 @@ def test_seeds_that_were_all_tuned_on_are_refused(lab):
 
 
 def record(lr: float, seed: int, value: float | None, test: float = 0.0) -> Record:
-    metrics = {"valid/normalised_accuracy": value, "test/normalised_accuracy": test} if value is not None else {}
+    names = ("valid/normalised_accuracy", "valid/loss")
+    metrics = {"test/normalised_accuracy": test} | dict.fromkeys(names, value) if value is not None else {}
     state = "diverged" if value is None else "done"
     return Record(key=f"{lr}{seed}", arm="a", seed=seed, point={"train.lr": lr}, state=state, metrics=metrics)
 
 
 @pytest.mark.parametrize(
     ("settings", "best"),
-    [({}, 2.0), ({"statistic": "best"}, 3.0), ({"statistic": "mean"}, 1.0), ({"direction": "minimize"}, 3.0)],
+    [
+        ({}, 2.0),
+        ({"statistic": "best"}, 3.0),
+        ({"statistic": "mean"}, 1.0),
+        ({"select": "valid/loss", "direction": "minimize"}, 3.0),
+    ],
 )
 def test_a_point_is_chosen_by_the_validation_set_alone(settings, best):
     values = {1.0: [50, 51, 100], 2.0: [60, 60, 60], 3.0: [0, 0, 120]}
