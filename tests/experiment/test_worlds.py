@@ -34,6 +34,21 @@ def test_the_papers_models_have_its_sizes_and_its_budget(paper):
     assert cell.train.valid_every == 10 * build("task", cell.task).horizon and cell.task["eval_size"] == 20
 
 
+def test_the_papers_agents_have_the_memories_that_they_are_named_by(paper):
+    rule, timing = {"name": "delta", "max_beta": 2}, {"name": "synchronous", "window": 64}
+    hybrid = (rule, timing, {"name": "vector"}, "rope", 0.02, 3)
+    deltanet = ({"name": "delta", "max_beta": 1}, timing, {"name": "fw_only"}, "rope", 0.006, 3)
+    softmax = (rule, timing | {"window": None}, {"name": "kv_only"}, "sinusoidal", 0.02, 2)
+    told = {"hqlt": hybrid, "deltanet": deltanet, "deltanet_max_beta_2": (rule, *deltanet[1:]), "transformer": softmax}
+
+    def of(model):
+        names = ("update_rule", "timing", "mixer", "positions", "init_std", "layers")
+        return tuple(model[name]["name"] if name == "positions" else model[name] for name in names)
+
+    assert {arm: of(paper[arm].model) for arm in told} == told
+    assert len({repr((cell.train, cell.agent)) for cell in paper.values()}) == 1
+
+
 def test_as_coded_is_another_world_alone(paper):
     for arm in PARAMETERS:
         written, coded = paper[arm].task, paper[f"{arm}_as_coded"].task
