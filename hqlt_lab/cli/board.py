@@ -13,7 +13,7 @@ from rich.table import Table
 
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.experiment.settings import MeasureConfig
-from hqlt_lab.study.pace import Pace
+from hqlt_lab.study.pace import Pace, Work
 from hqlt_lab.study.record import Record
 from hqlt_lab.study.view import View
 from hqlt_lab.words import about, in_time
@@ -34,24 +34,25 @@ class Board(View):
         self.last_line = time.monotonic()
         self.asked = ""  # what lm-eval asks of which cell
 
-    def begin(self, waiting: dict[str, int], later: list[int], settled: int, total: int, workers: int) -> None:
-        """What there is to do: key -> steps of each cell that will be trained, and of those that have no key yet."""
-        self.pace, self.settled_before, self.total = Pace(dict(waiting), workers, list(later)), settled, total
-        doing = f"{len(waiting) + len(later)} to train, {workers} at a time" if waiting else "nothing is left to train"
+    def begin(self, pace: Pace, settled: int, total: int) -> None:
+        """What there is to do, and how many cells are settled already, of how many."""
+        self.pace, self.settled_before, self.total = pace, settled, total
+        cells = len(pace.waiting) + len(pace.later)
+        doing = f"{cells} to train, {pace.workers} at a time" if pace.waiting else "nothing is left to train"
         self.console.print(f"{settled} of {total} cells are settled; {doing}.")
-        if self.console.is_interactive and waiting:
+        if self.console.is_interactive and pace.waiting:
             self.live.start()
 
     def started(self, record: Record, cell: Cell) -> None:
         self.shown[record.key], self.latest[record.key] = (record, cell), {}
-        self.pace.begin(record.key, cell.train.steps)
+        self.pace.begin(record.key, Work(record.arm, cell.train.steps))
 
     def point(self, key: str, step: int, metrics: dict[str, float]) -> None:
         self.latest[key] |= metrics
         self.pace.advance(key, step)
 
     def settled(self, record: Record) -> None:
-        left = self.pace.end(record.key)
+        left = self.pace.end(record.key, record)
         self.shown.pop(record.key)
         self.settled_before += record.state not in ("waiting", "running")
         if record.state == "waiting":

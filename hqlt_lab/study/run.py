@@ -20,6 +20,7 @@ from hqlt_lab.study.coordinator import Coordinator
 from hqlt_lab.study.errand import Errand
 from hqlt_lab.study.hands import Hands
 from hqlt_lab.study.job import Tracker, card_of
+from hqlt_lab.study.pace import Pace, Work, spent_on
 from hqlt_lab.study.place import Place
 from hqlt_lab.study.record import SETTLED, Record
 from hqlt_lab.study.search import space
@@ -175,17 +176,24 @@ def check_tasks(cells: Iterable[Cell]) -> None:
             raise ConfigError(f"task.{error}") from error
 
 
+def pace_of(study: Prepared, limit: int | None, records: Sequence[Record]) -> Pace:
+    """What is to be trained now, and what it took before."""
+    agenda = study.agenda
+    waiting = {place.key: Work(place.arm.title, agenda.example(place).train.steps) for place in study.waiting}
+    arms = [place.arm.title for place in agenda.later() if study.wish(place)]
+    later = [Work(arm, agenda.first[arm].train.steps) for arm in arms]
+    later = later if limit is None else later[: limit - len(waiting)]
+    return Pace(waiting, study.crew.workers, later, spent_on(records))
+
+
 def train(study: Prepared, limit: int | None, view: View, tracker: Tracker) -> bool:
     """Train what waits; whether it came to the end."""
     agenda, crew = study.agenda, study.crew
     for card in cards(agenda):
         if card.state != "running":  # whoever trains it tells of it
             tracker.tell(card)
-    steps = {place.key: agenda.example(place).train.steps for place in study.waiting}
-    later = [agenda.first[place.arm.title].train.steps for place in agenda.later() if study.wish(place)]
-    later = later if limit is None else later[: limit - len(steps)]
-    settled = sum(record.state in SETTLED for record in agenda.records())
-    view.begin(steps, later, settled, agenda.total, crew.workers)
+    records = agenda.records()
+    view.begin(pace_of(study, limit, records), sum(record.state in SETTLED for record in records), agenda.total)
     agenda.store.book.tell = view.away
     try:
         anything = study.waiting or agenda.store.book.shared

@@ -1,14 +1,15 @@
 """Someone who watches a study."""
 
 from hqlt_lab.experiment.cell import Cell
+from hqlt_lab.study.pace import Pace
 from hqlt_lab.study.record import Record
 
 
 class View:
     """What the coordinator tells.  By itself it says nothing; who wants to see something, overrides."""
 
-    def begin(self, waiting: dict[str, int], later: list[int], settled: int, total: int, workers: int) -> None:
-        """What there is to do: key -> steps of every cell that will be trained, and of those that have no key yet."""
+    def begin(self, pace: Pace, settled: int, total: int) -> None:
+        """What there is to do, and how many cells are settled already, of how many."""
 
     def started(self, record: Record, cell: Cell) -> None:
         """An attempt at a cell begins."""

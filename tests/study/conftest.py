@@ -13,6 +13,7 @@ from hqlt_lab.experiment.experiment import Experiment, load
 from hqlt_lab.registry import include, temporarily
 from hqlt_lab.study.coordinator import Coordinator
 from hqlt_lab.study.crew import Crew
+from hqlt_lab.study.pace import Pace
 from hqlt_lab.study.record import Record
 from hqlt_lab.study.run import Choice, open_agenda, prepare, train
 from hqlt_lab.study.store import Store
@@ -40,8 +41,8 @@ class Watcher(View):
         self.workers = 0
         self.expected = 0
 
-    def begin(self, waiting: dict[str, int], later: list[int], settled: int, total: int, workers: int) -> None:
-        self.workers, self.expected = workers, len(waiting) + len(later)
+    def begin(self, pace: Pace, settled: int, total: int) -> None:
+        self.workers, self.expected = pace.workers, len(pace.waiting) + len(pace.later)
 
     def started(self, record: Record, cell: Cell) -> None:
         self.starts.append((record.arm, record.seed))
