@@ -44,6 +44,21 @@ class UpdateRule(nn.Module):
         """A named tuple of [B, H, T * writes] tensors (or None) from the token stream x [B, T, width]."""
         raise NotImplementedError(f"{type(self).__name__} gives no gates.")
 
+    def misfit(self, gates: Any, rows: int, heads: int, tokens: int) -> str:
+        """What keeps these from being gates, as a sentence; empty if nothing does."""
+        if not hasattr(gates, "_fields"):
+            return (
+                f"gates() returns a {type(gates).__name__}, and a named tuple of gates is needed: "
+                "Gates(log_keep=..., erase=..., write=...), from hqlt_lab.ops.steps."
+            )
+        for name, gate in zip(gates._fields, gates, strict=True):
+            if gate is not None and not isinstance(gate, Tensor):
+                return f"{name} is a {type(gate).__name__}, and a tensor [B, H, T * writes] is needed, or None."
+            if gate is not None and gate.shape[:3] != (rows, heads, tokens * self.writes):
+                sizes = f"{rows} rows, {heads} heads, {tokens} tokens of {self.writes} writes"
+                return f"{name} is {list(gate.shape)} for {sizes}, and [B, H, T * writes] is needed."
+        return ""
+
     def scan(
         self, q: Tensor, k: Tensor, v: Tensor, gates: Any, state: Tensor | None, course: Course
     ) -> tuple[Tensor, Tensor]:

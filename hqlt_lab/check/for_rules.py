@@ -49,14 +49,9 @@ def gates_are_in_range(subject: Subject) -> None:
     """A linear rule keeps at most everything: log_keep <= 0; and its gates are [B, H, tokens * writes]."""
     rule = build("update_rule", subject.spec, width=8, heads=2).double()
     gates = rule.gates(10 * noise(3, 5, 8))
-    if not hasattr(gates, "_fields"):
-        raise Unusable(
-            f"gates() returns a {type(gates).__name__}, and a named tuple of gates is needed: "
-            "Gates(log_keep=..., erase=..., write=...), from hqlt_lab.ops.steps."
-        )
+    if told := rule.misfit(gates, rows=3, heads=2, tokens=5):
+        raise Unusable(told)
     for name, gate in zip(gates._fields, gates, strict=True):
-        if gate is not None and gate.shape[:3] != (3, 2, 5 * rule.writes):
-            raise Unusable(f"{name} is {list(gate.shape)} for 3 rows, 2 heads, 5 tokens of {rule.writes} writes.")
         if gate is not None and gate.isnan().any():
             raise Unusable(f"{name} is no number (nan) for some tokens.")
     erase = gates.erase if isinstance(gates, Gates) else None

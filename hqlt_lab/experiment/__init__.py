@@ -16,6 +16,7 @@ cell          one thing to train, completely told
 experiment    the validated whole
 complaints    everything that is wrong with it, gathered
 subject       what a complaint is about
+metrics       what is measured, and whether the task has it
 composition   what is wrong although each part is right: the one place that loads torch
 compositions  all of them, one after the other
 every_mistake all that is wrong where something is

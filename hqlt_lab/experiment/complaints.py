@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hqlt_lab.errors import ConfigError, HqltError, did_you_mean, listed
 from hqlt_lab.experiment.compositions import Compositions
 from hqlt_lab.experiment.fill import fill_part
+from hqlt_lab.experiment.metrics import Metrics
 from hqlt_lab.experiment.places import Place, Places
 from hqlt_lab.experiment.plan import points
 from hqlt_lab.experiment.references import refers
@@ -106,9 +107,9 @@ class Complaints:
                     for sentence in wrong_numbers(told):
                         self.add(f"{word}.{name}.{metric}.{sentence}")
 
-    def compositions(self, experiment: "Experiment") -> None:
+    def compositions(self, experiment: "Experiment", metrics: Metrics) -> None:
         """Every arm at every tuned point is a model that can be built, and no two of them are the same."""
-        compositions = Compositions(experiment)
+        compositions = Compositions(experiment, metrics)
         books: tuple[dict[str, dict[str, Arm]], ...] = ({}, {})  # complaints and warnings -> the arms they are about
         for arm in experiment.arms:
             for point in points(experiment.tune):

@@ -7,15 +7,15 @@ torch.
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import lcm
 from typing import Any
 
-from hqlt_lab.errors import HqltError, did_you_mean, listed
+from hqlt_lab.errors import HqltError
 from hqlt_lab.experiment.cell import Cell, digest
-from hqlt_lab.experiment.settings import MeasureConfig
+from hqlt_lab.experiment.metrics import Metrics, unknown_metrics
 from hqlt_lab.model.config import PARTS, ModelConfig
-from hqlt_lab.registry import build, split
+from hqlt_lab.registry import build, find, split
 
 Sentences = list[str]
 Found = tuple[Sentences, Sentences]  # complaints and warnings
@@ -24,12 +24,12 @@ IDLE = "idle_fast_weights"
 ALLOWED = (IDLE,)  # what an arm may say that it means
 
 
-def wrong_together(cell: Cell, measure: MeasureConfig, allow: tuple[str, ...], checked: dict[str, Found]) -> Found:
+def wrong_together(cell: Cell, metrics: Metrics, allow: tuple[str, ...], checked: dict[str, Found]) -> Found:
     """Complaints and warnings; `checked` has what was found before, what is in `allow` is meant."""
     unable = [] if cell.agent is None else not_in_a_world(cell)
     name = digest([cell.task, cell.model, allow, unable])
     if name not in checked:
-        task, wrong = wrong_task(cell, measure)
+        task, wrong = wrong_task(cell, metrics)
         model, more = wrong_model(cell, task.vocabulary) if task else (None, [])
         quiet = model is None or IDLE in allow
         idle, doubtful = ([], []) if quiet else idle_fast_weights(model, task.tokens_in("train"), cell)
@@ -37,13 +37,13 @@ def wrong_together(cell: Cell, measure: MeasureConfig, allow: tuple[str, ...], c
     return checked[name]
 
 
-def wrong_task(cell: Cell, measure: MeasureConfig) -> tuple[Any, Sentences]:
+def wrong_task(cell: Cell, metrics: Metrics) -> tuple[Any, Sentences]:
     """The task, or None, and what is wrong with it and with what is measured of it."""
     try:
         task = build("task", cell.task)
     except HqltError as error:
         return None, str(error).splitlines()
-    wrong = unknown_metrics(task, measure)
+    wrong = unknown_metrics(task, metrics)
     try:
         _ = task.vocabulary  # of a text that is not prepared there is none
     except HqltError as error:
@@ -54,10 +54,35 @@ def wrong_task(cell: Cell, measure: MeasureConfig) -> tuple[Any, Sentences]:
 def wrong_model(cell: Cell, vocabulary: int | None) -> tuple[Any, Sentences]:
     """The model with one layer of each sort, or None, and what is wrong with it."""
     try:
-        return on_meta(cell.with_model(layers=different_layers(cell.model)), vocabulary), []
+        model = on_meta(cell.with_model(layers=different_layers(cell.model)), vocabulary)
+        return model, wrong_gates(model)
     except HqltError as error:
         told = [f"model.{line}" for line in str(error).splitlines()]
         return None, [*dict.fromkeys([*told, *wrong_options(cell.model)])]
+
+
+def wrong_gates(model: Any) -> Sentences:
+    """Of rules from outside whose gates do not fit; what is raised meanwhile is told when one trains, with its line."""
+    used = [memory.specs["update_rule"] for memory in model.memories if memory.update_rule is not None]
+    found = []
+    for spec in {digest(spec): spec for spec in used}.values():
+        name, _ = split("update_rule", spec)
+        if not find("update_rule", name).__module__.startswith("hqlt_lab."):
+            with suppress(Exception):
+                found += [f"model.update_rule: of {name!r}, {told}" for told in misfits(spec, model.config)]
+    return found
+
+
+def misfits(spec: Any, config: ModelConfig) -> Iterator[str]:
+    """What a rule's gates lack, tried on a short stream; with numbers, as others would load torch's compiler."""
+    import torch
+
+    rule = build("update_rule", spec, width=config.width, heads=config.heads)
+    rows, tokens = config.heads + 2, config.heads + 1  # all different, so that none stands for another
+    with torch.no_grad():
+        told = rule.misfit(rule.gates(torch.zeros(rows, tokens, config.width)), rows, config.heads, tokens)
+    if told:
+        yield told
 
 
 def different_layers(model: Mapping[str, Any]) -> int:
@@ -143,17 +168,3 @@ def first_read(delay: int, hold: int | None) -> int:
     if hold is None:
         return delay
     return -(-(delay + 1) // hold) * hold
-
-
-def unknown_metrics(task: Any, measure: MeasureConfig) -> Sentences:
-    """Metrics are split/name, with the names of the task."""
-    names = task.measures if task.is_world else [*task.measures, "loss"]
-    places = ("valid/", "test/", *(["valid/short_"] if "short" in task.splits else []))
-    known = [f"{place}{name}" for place in places for name in names]
-    asked = {"measure.select": [measure.select], "measure.report": measure.report}
-    return [
-        f"{place}: there is no metric {metric!r}.{did_you_mean(metric, known)} Metrics: {listed(known)}."
-        for place, metrics in asked.items()
-        for metric in metrics
-        if metric not in known
-    ]

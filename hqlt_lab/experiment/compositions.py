@@ -1,14 +1,13 @@
 """All compositions of an experiment, one after the other: each can be made, and none is there twice."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hqlt_lab.errors import HqltError
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.experiment.composition import Found, Sentences, wrong_together
-from hqlt_lab.experiment.evaluation import is_asked
 from hqlt_lab.experiment.every_mistake import every_mistake
+from hqlt_lab.experiment.metrics import Metrics
 from hqlt_lab.experiment.plan import key_of
 
 if TYPE_CHECKING:
@@ -20,9 +19,8 @@ LOOKED_INTO = 50  # compositions with a mistake, for what it hides: models take 
 class Compositions:
     """What was looked at, so that nothing is looked at twice."""
 
-    def __init__(self, experiment: "Experiment") -> None:
-        trained = [metric for metric in experiment.measure.report if not is_asked(metric)]
-        self.experiment, self.measure = experiment, replace(experiment.measure, report=trained)
+    def __init__(self, experiment: "Experiment", metrics: Metrics) -> None:
+        self.experiment, self.metrics = experiment, metrics
         self.checked: dict[str, Found] = {}
         self.keys: dict[str, str] = {}  # key -> the title of who has it
         self.failed = 0
@@ -34,7 +32,7 @@ class Compositions:
         except HqltError as error:
             told = dict.fromkeys([*self.hidden(arm, point), *str(error).splitlines()])
             return [with_hint(line, arm) for line in told], []
-        wrong, doubtful = wrong_together(cell, self.measure, arm.allow, self.checked)
+        wrong, doubtful = wrong_together(cell, self.metrics, arm.allow, self.checked)
         title = ", ".join([arm.title, *(f"{path}={value}" for path, value in point.items())])
         return [*wrong, *self.twice(cell, title)], doubtful
 
@@ -43,7 +41,7 @@ class Compositions:
         self.failed += 1
         if self.failed > LOOKED_INTO:
             return []
-        return every_mistake(self.experiment, arm, point, self.measure, self.checked)
+        return every_mistake(self.experiment, arm, point, self.metrics, self.checked)
 
     def twice(self, cell: Cell, title: str) -> Sentences:
         """A sentence, if another composition would give the same result."""

@@ -11,8 +11,8 @@ from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.experiment.change import AXES, VARIED, change_each
 from hqlt_lab.experiment.composition import Found, Sentences, wrong_model, wrong_options, wrong_task, wrong_together
 from hqlt_lab.experiment.fill import fill_each
+from hqlt_lab.experiment.metrics import Metrics
 from hqlt_lab.experiment.references import resolve_each
-from hqlt_lab.experiment.settings import MeasureConfig
 from hqlt_lab.model.config import PARTS, ModelConfig
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def every_mistake(
     experiment: "Experiment",
     arm: "Arm",
     point: Mapping[str, Any],
-    measure: MeasureConfig,
+    metrics: Metrics,
     checked: dict[str, Found],
 ) -> Sentences:
     """A sentence for each mistake of this arm at this tuned point."""
@@ -34,21 +34,21 @@ def every_mistake(
     told, more = change_each(told, {**arm.levels, **point}, VARIED, AXES)
     sections, dead = resolve_each(told)
     made, wrong = fill_each(sections)
-    beside = [] if unchanged or more else beside_the_wrong(made, measure, arm.allow, checked)
+    beside = [] if unchanged or more else beside_the_wrong(made, metrics, arm.allow, checked)
     options = [] if "model" in made else beside_wrong_settings(sections.get("model"))
     return [*unchanged, *more, *dead, *wrong, *options, *beside]
 
 
 def beside_the_wrong(
-    made: Mapping[str, Any], measure: MeasureConfig, allow: tuple[str, ...], checked: dict[str, Found]
+    made: Mapping[str, Any], metrics: Metrics, allow: tuple[str, ...], checked: dict[str, Found]
 ) -> Sentences:
     """What the sections that could be filled have wrong as a whole."""
     task, model = made.get("task"), made.get("model")
     cell = Cell(**{"task": {}, "model": {}} | dict(made))
     if task and model:
-        return wrong_together(cell, measure, allow, checked)[0]
+        return wrong_together(cell, metrics, allow, checked)[0]
     if task:
-        return wrong_task(cell, measure)[1]
+        return wrong_task(cell, metrics)[1]
     return wrong_model(cell, SOME_VOCABULARY)[1] if model else []
 
 

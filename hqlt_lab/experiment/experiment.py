@@ -18,6 +18,7 @@ from hqlt_lab.experiment.extent import check_extent
 from hqlt_lab.experiment.fill import Known, fill_part, filled
 from hqlt_lab.experiment.match import conflicts, match_of
 from hqlt_lab.experiment.matched import matched, references
+from hqlt_lab.experiment.metrics import metrics_of
 from hqlt_lab.experiment.places import Places
 from hqlt_lab.experiment.read import read
 from hqlt_lab.experiment.references import resolved
@@ -139,15 +140,16 @@ def load(file: str | Path, overrides: Sequence[str] = ()) -> Experiment:
         file=path,
         change=tuple(overrides),
     )
+    metrics = metrics_of(told.get("measure"))
     if not experiment.final_seeds:
         found.add(f"seeds: {list(experiment.seeds)} were all tuned on (tune_seeds). Add one that was not.")
     for sentence in conflicts(right, experiment.match) if experiment.match else ():
         found.add(sentence)
     if "evaluate" not in told or experiment.evaluate:  # a complaint about the section is enough
-        for sentence in unasked(experiment.measure.report, experiment.evaluate):
+        for sentence in unasked(metrics["measure.report"], experiment.evaluate):
             found.add(sentence)
     found.rows(experiment)
-    found.compositions(experiment)
+    found.compositions(experiment, metrics)
     found.unread(experiment)
     found.stop()
     found.texts(experiment)

@@ -18,9 +18,13 @@ def clean_book():
 NO_GATES = {
     "a tensor": (lambda beta: beta, "gates() returns a Tensor, and a named tuple of gates is needed: Gates("),
     "no number": (lambda beta: Gates(write=(beta - 2).log()), "write is no number (nan) for some tokens."),
+    "a number": (
+        lambda beta: Gates(write=0.5),
+        "write is a float, and a tensor [B, H, T * writes] is needed, or None.",
+    ),
     "another shape": (
         lambda beta: Gates(write=beta.mT),
-        "write is [3, 5, 2] for 3 rows, 2 heads, 5 tokens of 1 writes.",
+        "write is [3, 5, 2] for 3 rows, 2 heads, 5 tokens of 1 writes, and [B, H, T * writes] is needed.",
     ),
 }
 

@@ -31,6 +31,23 @@ FILES = {
         "measure: {report: [test/acuracy]}\n" + ARMS,
         ["train.stepz", "measure.report", "model.update_rule.max_beta"],
     ),
+    "all of what is measured": (
+        QUESTION + TASK + "measure: {select: test/acuracy, report: [test/perplexty], direction: up, solvd: 3}\n",
+        ["measure.solvd", "measure.direction", "measure.select", "measure.select", "measure.report"],
+    ),
+    "a direction beside names of nothing": (
+        QUESTION + TASK + "measure: {select: valid/losss, report: [test/acuracy, eval/none/acc]}\n",
+        ["measure.direction", "measure.select", "measure.report", "measure.report"],
+    ),
+    "answers to lm-eval are not selected by": (
+        QUESTION + TASK + "measure: {select: eval/piqa/acc}\n",
+        ["measure.select"],
+    ),
+    "a name that has another in it": (QUESTION + TASK + "measure: {select: latest/accuracy}\n", ["measure.select"]),
+    "what is measured, in a task that has none of the defaults": (
+        QUESTION + "task: t_maze\nmeasure: {select: valid/success, report: [test/success], direction: up}\n",
+        ["measure.direction"],
+    ),
     "no task": (QUESTION + "model: {layers: 0}\nseeds: 0\n" + ARMS, ["seeds", "task", "model.layers"]),
     "an unknown section": (QUESTION + TASK + "modle: {}\ntrain: {stepz: 3}\n", ["modle", "train.stepz"]),
     "every arm": (
