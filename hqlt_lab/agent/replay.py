@@ -75,10 +75,6 @@ class Replay:
             whole(some["lengths"]).long(),
         )
 
-    def forget(self) -> None:
-        """The run has ended, and needs none of them any more."""
-        self.file.unlink(missing_ok=True)
-
 
 def whole(values: np.ndarray) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(values))

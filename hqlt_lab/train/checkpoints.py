@@ -200,9 +200,3 @@ def set_aside(path: Path) -> None:
     """Keep a damaged checkpoint from replacing a good one."""
     with suppress(FileNotFoundError):  # another process was faster
         os.replace(path, path.with_suffix(".damaged"))
-
-
-def tidy(folder: Path, keep: str) -> None:
-    """Leave the checkpoint that is asked for."""
-    for name in {LAST, PREVIOUS, BEST} - {f"{keep}.ckpt"}:
-        (folder / name).unlink(missing_ok=True)

@@ -20,7 +20,7 @@ from hqlt_lab.tasks._base import Task
 from hqlt_lab.train.apart import fit_apart
 from hqlt_lab.train.batches import check_shares
 from hqlt_lab.train.canary_file import read_canary
-from hqlt_lab.train.checkpoints import BEST, read, start_from, tidy
+from hqlt_lab.train.checkpoints import BEST, read, start_from
 from hqlt_lab.train.claim import claim, held
 from hqlt_lab.train.guard import Diverged, keep_batch
 from hqlt_lab.train.heap import keep_freed_memory
@@ -30,6 +30,7 @@ from hqlt_lab.train.outcome import Outcome, Status, read_outcome
 from hqlt_lab.train.progress import Metrics, Record
 from hqlt_lab.train.sharding import load_weights, put_together, whole
 from hqlt_lab.train.started import first
+from hqlt_lab.train.tidy import tidy
 from hqlt_lab.train.trainer import quiet, trainer_for
 from hqlt_lab.train.watch import Watch, measure
 
@@ -40,14 +41,20 @@ def ignore(step: int, metrics: Metrics) -> None:
 
 def fit(cell: Cell, folder: Path, record: Record = ignore) -> Outcome:
     """Train and test a cell; `record` gets (step, metrics) as they come."""
-    several = cell.trainer.devices * cell.trainer.nodes > 1
-    return fit_apart(cell, folder, record) if several else fit_here(cell, folder, record)
+    outcome = (fit_apart if several(cell) else fit_here)(cell, folder, record)
+    tidy(folder, cell.train.keep)  # also after one that was killed before it could
+    return outcome
+
+
+def several(cell: Cell) -> bool:
+    """Whether it takes more than one device, and so more than one process."""
+    return cell.trainer.devices * cell.trainer.nodes > 1
 
 
 def fit_here(cell: Cell, folder: Path, record: Record = ignore) -> Outcome:
     """The same in this process, which for several devices has to be one of their own (`train.cell`)."""
     claim(folder, cell)
-    with held(folder) if first() else nullcontext():
+    with held(folder) if first() or not several(cell) else nullcontext():
         return read_outcome(folder) or train(cell, folder, record)
 
 
@@ -72,7 +79,6 @@ def train(cell: Cell, folder: Path, record: Record) -> Outcome:
             outcome = diverged(trainer, learner, watch, end)
     if trainer.is_global_zero:
         outcome.write(folder)
-        tidy(folder, cell.train.keep)
     return outcome
 
 

@@ -14,7 +14,7 @@ from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.experiment.composition import not_in_a_world
 from hqlt_lab.tasks._base import Task
 from hqlt_lab.tasks._world import World
-from hqlt_lab.train.checkpoints import put_best, put_last, read, sign, start_from, tidy
+from hqlt_lab.train.checkpoints import put_best, put_last, read, sign, start_from
 from hqlt_lab.train.guard import Diverged
 from hqlt_lab.train.interrupt import Interrupted, Interruption
 from hqlt_lab.train.life import Life
@@ -40,8 +40,6 @@ def live_out(cell: Cell, task: Task, folder: Path, record: Record) -> Outcome:
             run.clock.lap(learning=True)
             outcome = diverged(life, folder, run.progress, end)
     outcome.write(folder)
-    tidy(folder, cell.train.keep)
-    life.replay.forget()
     return outcome
 
 

@@ -6,7 +6,7 @@ import torch
 
 from hqlt_lab.agent.acting import Wandering
 from hqlt_lab.agent.episodes import live
-from hqlt_lab.agent.replay import FILE, Replay
+from hqlt_lab.agent.replay import Replay
 from hqlt_lab.errors import TrainingError
 from hqlt_lab.registry import build
 from tests.agent.conftest import MAZE
@@ -77,5 +77,3 @@ def test_a_file_that_is_gone_is_told(tmp_path, world):
         TrainingError, match=r"30 episodes belong to the checkpoint beside it, and 0 are here\. Begin anew"
     ):
         Replay(tmp_path, world, 10_000, count=30)
-    Replay(tmp_path, world, 10_000).forget()
-    assert not (tmp_path / FILE).exists()

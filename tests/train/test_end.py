@@ -86,6 +86,26 @@ def test_a_run_that_is_no_longer_a_number_stops_before_its_weights_are_lost(fold
     assert fit(cell, folder, again) == outcome and not again
 
 
+def test_what_a_run_leaves_when_it_is_killed_before_it_has_tidied_is_gone_the_next_time(folder):
+    cell = tiny(keep="best", checkpoint_every=4)
+    outcome, left = fit(cell, folder), ("last.ckpt", "previous.ckpt", "replay.bin")
+    for name in left:
+        (folder / name).write_bytes(b"much")
+    assert fit(cell, folder) == outcome
+    assert (folder / "best.ckpt").exists() and not any((folder / name).exists() for name in left)
+
+
+def test_one_of_several_tasks_of_a_job_tidies_what_it_has_trained_alone(folder, monkeypatch):
+    monkeypatch.setenv("SLURM_PROCID", "1")
+    fit(tiny(keep="none", checkpoint_every=4), folder)
+    assert not [*folder.glob("*.ckpt")]
+
+
+def test_no_weights_are_thrown_away_for_those_that_were_never_kept(folder):
+    outcome = fit(tiny(), folder)
+    assert fit(tiny(keep="best"), folder) == outcome and (folder / "last.ckpt").exists()
+
+
 def test_a_metric_that_is_not_measured_is_told_with_those_that_are(folder):
     with pytest.raises(TrainingError, match=r"no metric is called 'valid/acuracy'. Did you mean 'valid/accuracy'\?"):
         fit(tiny(measure={"select": "valid/acuracy"}), folder)
