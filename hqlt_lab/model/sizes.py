@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from hqlt_lab.components.update_rules._base import StepRule
 from hqlt_lab.errors import ConfigError
 from hqlt_lab.model.flops import part_of, work
 from hqlt_lab.model.sequence_model import SequenceModel
@@ -38,6 +39,7 @@ class Sizes:
 
     length: int
     parts: tuple[Size, ...]
+    in_turn: int = 0  # steps that such a row takes one after the other, where rules have no parallel form
 
     @property
     def total(self) -> Size:
@@ -56,7 +58,15 @@ def sizes(model: SequenceModel, length: int) -> Sizes:
     found += [Size(part, 0, 0, there, there + back, one) for part, there, back, one in work(model, length)]
     names = dict.fromkeys((*PARTS, *(size.part for size in found)))
     parts = (together(name, (size for size in found if size.part == name)) for name in names)
-    return Sizes(length, tuple(size for size in parts if any(size[1:])))
+    return Sizes(length, tuple(size for size in parts if any(size[1:])), sum(in_turn(model)) * length)
+
+
+def in_turn(model: SequenceModel) -> Iterator[int]:
+    """Of each layer whose fast weights go step by step, the steps that a token is worth."""
+    for memory in model.memories:
+        rule = memory.update_rule
+        if rule is not None and (memory.ops.scan == "recurrent" or type(rule).scan is StepRule.scan):
+            yield memory.writes
 
 
 def of_parameters(model: SequenceModel) -> Iterator[Size]:

@@ -24,6 +24,7 @@ progress      how far a run has come
 checkpoints   saved whole or not at all
 claim         a folder belongs to one cell
 outcome       what came of it
+tidy          what stays of a run that has ended
 files         writing that a crash cannot tear
 lines         lines of JSON, appended as things happen
 probing       looks into the memories
@@ -35,4 +36,5 @@ sharding      fsdp2: each process has its share of the model
 utilisation   how much of a GPU's peak the model's products are
 trainer       Lightning's Trainer, lean and quiet
 cost          what a cell will cost, estimated or measured
+measured      steps of a cell, timed in a process of their own
 """

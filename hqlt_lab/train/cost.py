@@ -1,33 +1,32 @@
 """What a cell will cost: estimated from its size, or measured by running two full-size steps of it.
 
 Estimated: the FLOPs of its products, counted part by part (`model/sizes.py`), at a quarter of the speed of a large
-matrix product on one core or GPU, which is what a cell of a study has.  Rough: small models are slower than that, and
-so are rules that go step by step; large models are faster.  Measured: steps and a piece of an evaluation, each
-composition in a process of its own, so that its peak memory is its own.
-
-    python -m hqlt_lab.train.cost < CELL.json        what the measuring process runs
+matrix product on one core or GPU, which is what a cell of a study has; and where a rule goes step by step, so many
+small operations one after the other.  Rough: small models are slower than that, large ones faster.  Measured
+(`train/measured.py`): steps and a piece of an evaluation, each composition in a process of its own, so that its peak
+memory is its own.
 """
 
-import json
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from math import prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING
 
-from hqlt_lab.errors import TrainingError
-from hqlt_lab.experiment.cell import Cell, cell_from
+from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.experiment.composition import on_meta
 from hqlt_lab.experiment.plan import Planned
 from hqlt_lab.model.sizes import Sizes, sizes
 from hqlt_lab.registry import build
 from hqlt_lab.tasks._base import Split
+from hqlt_lab.train.measured import Probe, measured, timed
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 EFFICIENCY = 0.25
 LIVED = 5  # bytes of a step that was lived, besides what was seen
+SMALL = 10  # operations that a rule takes for one step
 
 
 @dataclass(frozen=True)
@@ -40,14 +39,6 @@ class Cost:
     seconds: float  # of all steps and evaluations
     disk: int  # bytes of checkpoints, while it runs
     memory: int | None = None  # peak bytes of a step, if measured
-
-
-class Probe(NamedTuple):
-    """What was measured of a cell."""
-
-    step: float  # seconds
-    row: float | None = None  # seconds that evaluating one example takes; None: as much as learning from it, by FLOPs
-    memory: int | None = None  # peak bytes of a step
 
 
 def costs(planned: list[Planned], measure: bool) -> Iterator[tuple[str, list[Cell], Cost]]:
@@ -63,12 +54,13 @@ def cost(cell: Cell, measure: bool) -> Cost:
     """Of one cell, measured or estimated."""
     task = build("task", cell.task)
     found = sizes_of(cell, *task.splits)
-    rows = cell.train.batch_size * (1 if cell.agent is None else cell.agent.updates_per_step)  # per step
+    updates = 1.0 if cell.agent is None else cell.agent.updates_per_step
+    rows = cell.train.batch_size * updates  # per step
     training = rows * found["train"].total.training
     looks = -(-cell.train.steps // cell.train.valid_every)
     forward = {split: found[split].total.forward for split in task.splits}
     evaluating = task.eval_size * (looks * (forward.get("short", 0) + forward["valid"]) + forward["test"])
-    probed = measured(cell) if measure else Probe(training / speed())
+    probed = measured(cell) if measure else estimated(cell, found, updates)
     look = evaluating * (probed.step / training if probed.row is None else probed.row / forward["valid"])
     seconds = probed.step * cell.train.steps + look
     disk = 2 * 3 * 4 * found["train"].total.parameters  # the last two checkpoints: weights and Adam's two averages
@@ -78,10 +70,24 @@ def cost(cell: Cell, measure: bool) -> Cost:
     return Cost(found["train"], tokens, probed.step, seconds, disk, probed.memory)
 
 
+def estimated(cell: Cell, found: Mapping[Split, Sizes], updates: float) -> Probe:
+    """From the FLOPs of a step and of a validation example, and from what is done step by step."""
+    train = cell.train
+    learning = updates * train.batch_size * found["train"].total.training / speed()
+    learning += updates * train.accumulate * 3 * walk(found["train"])  # the way back is twice as long
+    asked = min(train.eval_batch_size, build("task", cell.task).eval_size)  # go through at once
+    return Probe(learning, found["valid"].total.forward / speed() + walk(found["valid"]) / asked)
+
+
+def walk(found: Sizes) -> float:
+    """Seconds that are spent step by step."""
+    return found.in_turn * SMALL * pause() if found.in_turn else 0.0
+
+
 def sizes_of(cell: Cell, *splits: Split) -> dict[str, Sizes]:
     """Of its model, for the longest rows of these splits."""
     task = build("task", cell.task)
-    model = on_meta(cell, task.vocabulary)
+    model = on_meta(cell, task.vocabulary).use(cell.ops)
     lengths = {split: task.tokens_in(split) for split in splits}
     known = {length: sizes(model, length) for length in set(lengths.values())}
     return {split: known[length] for split, length in lengths.items()}
@@ -90,108 +96,28 @@ def sizes_of(cell: Cell, *splits: Split) -> dict[str, Sizes]:
 @cache
 def speed() -> float:
     """FLOPs per second that a model can hope for here, on one core or GPU."""
+    return EFFICIENCY * 2 * 1024**3 / one_core(1024, 1, lambda matrix: matrix @ matrix)
+
+
+@cache
+def pause() -> float:
+    """Seconds until the next small operation begins."""
+    return one_core(16, 100, lambda matrix: matrix * matrix)
+
+
+def one_core(size: int, times: int, act: Callable[["Tensor"], "Tensor"]) -> float:
+    """Seconds that an operation on a square matrix takes on one core or GPU, the best of three looks at so many."""
     import torch
 
-    matrix, threads = (
-        torch.randn(1024, 1024, device="cuda" if torch.cuda.is_available() else "cpu"),
-        torch.get_num_threads(),
-    )
-    torch.set_num_threads(1)
-    best = min(timed(lambda: (matrix @ matrix).sum().item()) for _ in range(3))
-    torch.set_num_threads(threads)
-    return EFFICIENCY * 2 * 1024**3 / best
+    matrix = torch.randn(size, size, device="cuda" if torch.cuda.is_available() else "cpu")
+    threads = torch.get_num_threads()
 
-
-def timed(work: Any) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
-
-
-def measured(cell: Cell) -> Probe:
-    """From a process of its own."""
-    told = json.dumps(cell.as_dict())
-    done = subprocess.run([sys.executable, "-m", "hqlt_lab.train.cost"], input=told, capture_output=True, text=True)
-    if done.returncode:
-        reason = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"exit code {done.returncode}"
-        raise TrainingError(f"arm {cell.arm!r}: a step could not be run: {reason}")
-    return Probe(*json.loads(done.stdout))
-
-
-def run_steps(cell: Cell) -> Probe:
-    """Three steps of the cell here and now: the fastest of the last two, and the peak memory beyond what was there."""
-    import torch
-
-    from hqlt_lab.model.config import ModelConfig
-    from hqlt_lab.model.initialise import initialise
-    from hqlt_lab.model.sequence_model import SequenceModel
-    from hqlt_lab.train.score import total_loss
-
-    task = build("task", cell.task)
-    if task.is_world:
-        return run_turns(cell)
-    config = ModelConfig(**cell.model, vocabulary=task.vocabulary)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    before = peak(device)
-    model = SequenceModel(config)
-    initialise(model, config, cell.seed)
-    model.recompute(cell.train.recompute).to(device)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=cell.train.lr)
-    rows = cell.train.batch_size // cell.train.accumulate
-    batch = task.examples("train", cell.seed, 0, rows)
-
-    def step() -> None:
-        for _ in range(cell.train.accumulate):
-            total_loss(model, task, batch.tokens.to(device), batch.labels.to(device)).backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        if device == "cuda":
-            torch.cuda.synchronize()
-
-    seconds = [timed(step) for _ in range(3)]
-    memory = peak(device) - before
-    rows = min(cell.train.eval_batch_size, task.eval_size)
-    asked = task.examples("valid", cell.seed, 0, rows)
-
-    @torch.no_grad()
     def look() -> None:
-        total_loss(model.eval(), task, asked.tokens.to(device), asked.labels.to(device)).item()
+        for _ in range(times):
+            made = act(matrix)
+        made.sum().item()
 
-    return Probe(min(seconds[1:]), min(timed(look) for _ in range(2)) / rows, memory)
-
-
-def run_turns(cell: Cell) -> Probe:
-    """The same in a world: acting in one episode or as many as are lived at once, and the updates it is worth."""
-    from dataclasses import replace
-    from pathlib import Path
-    from tempfile import TemporaryDirectory
-
-    from hqlt_lab.train.life import Life
-
-    assert cell.agent is not None
-    with TemporaryDirectory() as folder:
-        at_once = cell.agent.episodes_at_once
-        soon = replace(cell, agent=replace(cell.agent, warmup_episodes=at_once))
-        life = Life(soon, build("task", cell.task), Path(folder))
-        device = life.agent.device.type
-        before = peak(device)
-        life.live()  # at random, and the memory is not asked
-        lived, learned = timed(life.live), min([timed(life.learn) for _ in range(3)][1:])
-        step = lived * 2 / life.counts.steps + cell.agent.updates_per_step * learned
-        return Probe(step, None, peak(device) - before)
-
-
-def peak(device: str) -> int:
-    """The most bytes that were ever in use."""
-    import resource
-
-    import torch
-
-    if device == "cuda":
-        return torch.cuda.max_memory_allocated()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-if __name__ == "__main__":
-    asked = cell_from(json.load(sys.stdin))
-    print(json.dumps(run_steps(asked)))
+    torch.set_num_threads(1)
+    best = min(timed(look) for _ in range(3)) / times
+    torch.set_num_threads(threads)
+    return best

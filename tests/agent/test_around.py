@@ -18,10 +18,10 @@ from hqlt_lab.report.figures.style import styled
 from hqlt_lab.report.rows import rows_of
 from hqlt_lab.study.record import Record
 from hqlt_lab.track.folder import KEPT
-from hqlt_lab.train.cost import run_turns
 from hqlt_lab.train.evaluate import Examination
 from hqlt_lab.train.fit import fit
 from hqlt_lab.train.load import load_cell
+from hqlt_lab.train.measured import run_turns
 from tests.agent.conftest import tiny
 
 QUESTION = """question: Which memory?

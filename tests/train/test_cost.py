@@ -1,11 +1,15 @@
 """What a cell will cost follows from what its model computes."""
 
+from dataclasses import replace
+
 import pytest
 
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.experiment.settings import TrainConfig
+from hqlt_lab.model.config import OpsConfig
 from hqlt_lab.train import cost as cost_module
-from hqlt_lab.train.cost import Probe, cost, run_steps, sizes_of
+from hqlt_lab.train.cost import SMALL, cost, sizes_of
+from hqlt_lab.train.measured import Probe, run_steps
 
 TASK = {"name": "parity", "train_length": [3, 8], "test_length": [8, 12], "eval_size": 16}
 MODEL = {"width": 8, "heads": 2, "layers": 1, "mixer": "kv_only", "timing": {"name": "synchronous", "window": None}}
@@ -23,6 +27,36 @@ def test_time_is_estimated_from_the_flops_of_steps_and_evaluations(cell, monkeyp
     estimated = cost(cell, measure=False)
     assert estimated.step == pytest.approx(4 * found["train"].training / 1000)
     assert estimated.seconds == pytest.approx(5 * estimated.step + looks / 1000)
+
+
+@pytest.fixture
+def walking(cell, monkeypatch):
+    """Three layers step by step, where products cost nothing and a small operation 10 ms."""
+    monkeypatch.setattr(cost_module, "speed", lambda: 1e30)
+    monkeypatch.setattr(cost_module, "pause", lambda: 0.01)
+    return cell.with_model(mixer="sum", update_rule="bounded_delta", layers=3)
+
+
+def test_a_rule_that_goes_step_by_step_takes_its_time(walking):
+    found, way = cost(walking, measure=False), SMALL * 0.01  # of one token through one layer, there
+    assert found.step == pytest.approx(3 * 3 * 7 * way)
+    # one row of the validation takes a 16th of 3 layers and 11 tokens; other rows as much more as they have FLOPs
+    sizes = {name: one.total.forward for name, one in sizes_of(walking, "short", "valid", "test").items()}
+    rows = 3 * (1 + sizes["short"] / sizes["valid"]) + sizes["test"] / sizes["valid"]
+    assert found.seconds == pytest.approx(5 * found.step + rows * 3 * 11 * way)
+    pieces = replace(walking, train=replace(walking.train, accumulate=4))
+    assert cost(pieces, measure=False).step == pytest.approx(4 * found.step)
+
+
+def test_steps_in_turn_are_those_of_layers_that_have_no_parallel_form(cell, walking):
+    def steps(cell):
+        return sizes_of(cell, "train")["train"].in_turn
+
+    assert steps(walking) == 3 * 7 and steps(cell.with_model(mixer="sum")) == 0
+    assert steps(walking.with_model(mixer=["sum", "kv_only", "kv_only"])) == 7
+    by_hand = replace(cell.with_model(mixer="sum"), ops=OpsConfig(scan="recurrent"))
+    assert steps(by_hand) == 7
+    assert steps(by_hand.with_model(update_rule={"name": "delta_product", "steps": 4})) == 4 * 7
 
 
 def test_a_probe_tells_steps_from_looks(cell, monkeypatch):
