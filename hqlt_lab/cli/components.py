@@ -1,5 +1,6 @@
 """The verbs about parts: list, show, new, check."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,10 +12,10 @@ from rich.text import Text
 from hqlt_lab.cli import completion
 from hqlt_lab.cli.backends import check_backends
 from hqlt_lab.cli.exits import NotAllWell
-from hqlt_lab.cli.options import KindArgument, for_programs
+from hqlt_lab.cli.options import WITH_PROMISES, KindArgument, for_programs
 from hqlt_lab.cli.screen import aside, console
 from hqlt_lab.cli.settings import chosen_options
-from hqlt_lab.errors import RegistryError, did_you_mean, listed
+from hqlt_lab.errors import HqltError, RegistryError, did_you_mean, listed
 from hqlt_lab.registry import KINDS, available, build, describe, options, spelled, titles
 from hqlt_lab.words import in_json
 
@@ -67,6 +68,8 @@ def show(
         console.print(told, markup=False, highlight=False, soft_wrap=True)
     if not options(kind, name):
         console.print("  none")
+    if kind == "task":
+        show_metrics(name)
     if kind == "task" and getattr(entry.maker, "is_world", False):
         show_world(name, into)
     elif kind == "task" and hasattr(entry.maker, "chance"):  # a text has to be prepared first
@@ -82,6 +85,16 @@ def part_called(name: str) -> tuple[str, str]:
         known = [title for kind in KINDS for title in titles(kind)]
         raise RegistryError(f"{name}: no part is called so.{did_you_mean(name, known)} `hqlt list` has all of them.")
     return found[0]
+
+
+def show_metrics(name: str) -> None:
+    """What a file can select by and report."""
+    from hqlt_lab.experiment.metrics import metrics_in
+
+    with suppress(HqltError):  # a task that needs to be told more
+        told = listed(metrics_in(build("task", name)))
+        console.print("\n[bold]metrics[/bold]")
+        console.print(f"  {told}", markup=False, highlight=False, soft_wrap=True)
 
 
 def show_examples(name: str) -> None:
@@ -111,12 +124,16 @@ def show_world(name: str, into: Path) -> None:
 def new(
     kind: KindArgument,
     name: Annotated[str, typer.Argument(help="Its name: lower_case letters, digits and underscores.")],
+    form: Annotated[
+        str | None,
+        typer.Option(help="Another way to write it: step, for an update_rule that is not linear in its memory."),
+    ] = None,
     into: Annotated[Path, typer.Option(help="The folder to write the file in.")] = Path("."),
 ) -> None:
     """A file with a new part, ready to fill: it conforms as it is."""
     from hqlt_lab.cli.templates import write
 
-    file = write(kind, name, into)
+    file = write(kind, name, into, form)
     console.print(f"{escape(str(file))} is there. See that it conforms, then make it yours:", soft_wrap=True)
     console.print(f"    hqlt --with {escape(str(file))} check {kind} {name}", soft_wrap=True)
 
@@ -124,9 +141,7 @@ def new(
 def check(
     kind: Annotated[
         str | None,
-        typer.Argument(
-            help=f"{', '.join(KINDS)}; or backends. Without it: all kinds.", autocompletion=completion.kinds
-        ),
+        typer.Argument(help=f"{WITH_PROMISES}; or backends. Without it: all kinds.", autocompletion=completion.kinds),
     ] = None,
     name: Annotated[
         str | None,

@@ -36,7 +36,11 @@ class Exit(IntEnum):
         "A mistake in a file, a name or a value, or a disk that refuses: standard error says in a sentence which.",
     )
     USAGE = 2, "No such command, argument or option, or one is missing."
-    NOT_ALL_WELL = 3, "Done, but cells failed, tasks could not be asked, or parts or data do not pass their check."
+    NOT_ALL_WELL = (
+        3,
+        "Done, but cells failed, an arm has no result as all its cells diverged, tasks could not be asked, or parts or "
+        "data do not pass their check.",
+    )
     STOPPED = 130, "Stopped by Ctrl-C or SIGTERM; the same command goes on."
     UNREAD = 141, "Whoever read the output by pipe stopped reading, as `head` does."
 

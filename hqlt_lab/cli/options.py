@@ -41,7 +41,8 @@ TrackingOption = Annotated[
         callback=without_password,
     ),
 ]
-KindArgument = Annotated[str, typer.Argument(help=", ".join(KINDS), autocompletion=completion.kinds)]
+WITH_PROMISES = ", ".join(kind for kind in KINDS if kind != "launcher")  # have a template, and are known to the kit
+KindArgument = Annotated[str, typer.Argument(help=WITH_PROMISES, autocompletion=completion.kinds)]
 
 
 def with_workers(change: list[str] | None, workers: int | None) -> list[str]:

@@ -68,7 +68,7 @@ def run(
         stopped(told)
     if not as_json:
         next_commands(told, done.folder, done.report.records)
-    if done.unanswered or any(row.unfinished.get("failed") for row in done.report.rows):
+    if done.unanswered or any(row.unfinished.get("failed") or row.in_vain for row in done.report.rows):
         raise typer.Exit(Exit.NOT_ALL_WELL)
 
 

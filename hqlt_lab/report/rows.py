@@ -45,6 +45,12 @@ class Row:
     def done(self) -> list[Record]:
         return [record for record in self.records if record.state == "done"]
 
+    @property
+    def in_vain(self) -> bool:
+        """Whether all its cells have ended, and none with a result."""
+        more = sum(self.unfinished.get(state, 0) for state in ("waiting", "running"))
+        return bool(self.records) and not self.done and not more
+
     def lost(self, metric: str) -> set[int]:
         """Seeds that ended without a number."""
         return {record.seed for record in self.records if record.state in SETTLED} - self.by_seed(metric).keys()

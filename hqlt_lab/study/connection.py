@@ -22,7 +22,9 @@ def engine_for(url: "URL") -> "Engine":
     try:
         return create_engine(url, **CONNECTIONS)
     except ModuleNotFoundError as error:
-        raise StoreError("A study in PostgreSQL needs a driver: pip install 'hqlt-lab[postgres]'.") from error
+        raise StoreError(
+            "A study in PostgreSQL needs a driver. In the clone: pip install -c constraints.txt -e '.[postgres]'"
+        ) from error
 
 
 def away(error: BaseException) -> bool:

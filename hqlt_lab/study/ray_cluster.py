@@ -32,7 +32,9 @@ def connect(address: str | None) -> Callable[[], None]:
     try:
         import ray
     except ImportError as error:
-        raise ConfigError("launcher: Ray is not installed. Get it with: pip install 'hqlt-lab[ray]'") from error
+        raise ConfigError(
+            "launcher: Ray is not installed. Get it, in the clone: pip install -c constraints.txt -e '.[ray]'"
+        ) from error
     if ray.is_initialized():
         return lambda: None
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "1")  # a cell that asked for no GPU sees none

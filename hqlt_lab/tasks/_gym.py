@@ -10,14 +10,20 @@ nothing is ever truncated.
 
 from typing import Any, cast
 
-import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Discrete
 
 from hqlt_lab.errors import ConfigError
 from hqlt_lab.registry import build
 from hqlt_lab.tasks._base import Split
 from hqlt_lab.tasks._world import Bytes, World
+
+try:
+    import gymnasium
+    from gymnasium.spaces import Box, Discrete
+except ModuleNotFoundError as error:
+    raise ConfigError(
+        "gym_world: gymnasium is not installed. In the clone: pip install -c constraints.txt -e '.[rl]'"
+    ) from error
 
 MAGNIFIED = 16  # pixels of a cell in a picture
 

@@ -8,6 +8,7 @@ answer and is always odd: low to high gives 2u - 1 with u uniform from (low + 1)
 With brackets, an expression of less than 5 tokens is d, -d, (d) or (-d), and a longer one is (left operator right) with
 the left length uniform.  It has size - 3 tokens: the paper's code counts a closing padding too, and lifts sizes below 5
 to 5.  A product with 0 is 0 however deep it stands, so that 0 is the commonest answer: three in ten at modulus 5.
+Accuracies are normalised by 1 / modulus all the same, as in the paper.
 In brackets the paper's code numbers the tokens in another order.
 
     task: {name: modular_arithmetic, modulus: 5, brackets: false, train_length: [3, 40], test_length: [40, 256]}
@@ -15,6 +16,7 @@ In brackets the paper's code numbers the tokens in another order.
 Deletang et al. 2022, arXiv:2207.02098; Grazzi et al. 2024, arXiv:2411.12537.  Settings of the HQLT paper.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +26,7 @@ from hqlt_lab.tasks._brackets import expressions, how_many
 from hqlt_lab.tasks._counter import Draws, Ints
 from hqlt_lab.tasks._state import StateTask
 
+GUESSED = 1024  # examples among which the commonest answer is counted
 PLUS, MINUS, TIMES, EQUALS, ZERO = 1, 2, 3, 4, 5
 
 
@@ -55,6 +58,14 @@ class ModularArithmetic(StateTask):
     @property
     def chance(self) -> float:
         return 100 / self.modulus
+
+    @property
+    def by_guessing(self) -> Mapping[str, float]:
+        if not self.brackets:
+            return super().by_guessing
+        labels = self.examples("test", 0, 0, GUESSED).labels
+        zeros = 100 * float((labels[labels >= 0] == ZERO).double().mean())
+        return {"accuracy": zeros, "normalised_accuracy": (zeros - self.chance) / (100 - self.chance) * 100}
 
     def variety(self, size: int) -> int:
         if self.brackets:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hqlt_lab.check.kit import CHECKED, check_part
-from hqlt_lab.cli.templates import write
+from hqlt_lab.cli.templates import forms, write
 from hqlt_lab.registry import KINDS, available, include, temporarily
 
 HQLT = Path(sys.executable).parent / "hqlt"
@@ -56,13 +56,18 @@ def test_doctor_tells_what_is_used_and_how_to_get_what_is_missing():
     assert {"topic", "found", "note"} == set(json.loads(hqlt("doctor", "--json"))[0])
 
 
-@pytest.mark.parametrize("kind", CHECKED)
-def test_a_new_part_conforms_as_generated(kind, tmp_path):
+@pytest.mark.parametrize(("kind", "form"), [(kind, form) for kind in CHECKED for form in (None, *forms()[kind])])
+def test_a_new_part_conforms_as_generated(kind, form, tmp_path):
     with temporarily():
-        file = write(kind, "my_part", tmp_path)
+        file = write(kind, "my_part", tmp_path, form)
         include(file)
         check_part(kind, "my_part").assert_passed()
     assert len(file.read_text().splitlines()) < 60
+
+
+def test_show_lists_what_a_task_measures():
+    assert "test/normalised_accuracy" in hqlt("show", "task", "parity")
+    assert "test/bits_per_byte" in hqlt("show", "task", "language")  # though no text was prepared
 
 
 def test_new_and_check_are_two_commands(tmp_path):
@@ -71,6 +76,16 @@ def test_new_and_check_are_two_commands(tmp_path):
     assert "scan is the reference" in hqlt(*check, folder=tmp_path)
     report = json.loads(hqlt(*check, "--json", folder=tmp_path))
     assert report[0]["passed"] and len(report[0]["lines"]) >= 8
+
+
+def test_a_rule_that_is_not_linear_has_a_template_too(tmp_path):
+    hqlt("new", "update_rule", "my_rule", "--form", "step", folder=tmp_path)
+    assert "class MyRule(StepRule):" in (tmp_path / "my_rule.py").read_text()
+    told = hqlt("new", "update_rule", "other", "--form", "steps", folder=tmp_path, code=1)
+    assert "--form steps: update_rule has no such form. Did you mean 'step'? Forms: step." in told
+    told = hqlt("new", "mixer", "other", "--form", "step", folder=tmp_path, code=1)
+    assert "--form step: mixer has no such form. Leave --form out." in told
+    assert [file.name for file in tmp_path.iterdir()] == ["my_rule.py"]
 
 
 def test_new_overwrites_nothing(tmp_path):

@@ -73,6 +73,19 @@ def test_a_slip_in_a_part_is_tried_once_and_its_log_is_pointed_at(folder):
     assert "Traceback" in hqlt(folder, *line.split("#")[0].split()[1:])
 
 
+def test_an_arm_that_diverges_in_every_seed_is_not_all_well(folder):
+    (folder / "mine.py").write_text(RULE.replace(".sigmoid()", ".mul(float('nan'))"))
+    assert "mine, seed 0: diverged." in hqlt(folder, "--with", "mine.py", "run", "study.yaml", code=3)
+
+
+@pytest.mark.parametrize("verb", ["plan", "run"])
+def test_gates_of_another_shape_are_refused_before_anything_trains(folder, verb):
+    (folder / "mine.py").write_text(RULE.replace(".sigmoid().mT", ".sigmoid()"))
+    told = hqlt(folder, "--with", "mine.py", verb, "study.yaml", code=1)
+    assert "of 'mine', write is [3, 2, 1] for 3 rows, 1 heads, 2 tokens of 1 writes, and [B, H, T * writes]" in told
+    assert not (folder / "runs").exists()
+
+
 @pytest.mark.parametrize("words", [("plan", "study.yaml"), ("check", "update_rule", "mine")])
 def test_a_part_of_the_wrong_class_is_told_which_one_to_subclass(folder, words):
     (folder / "mine.py").write_text(RULE.replace("(LinearRule)", "(nn.Module)"))

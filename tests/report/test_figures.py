@@ -1,6 +1,9 @@
 """Figures show what the numbers say: read back from matplotlib's objects and from the SVG itself."""
 
 import json
+import os
+import subprocess
+import sys
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
@@ -265,3 +268,13 @@ def test_curves_beyond_training_have_a_panel_each_with_the_median_over_seeds(ask
     assert states.get_yscale() == "log" and len(states.lines) == 1
     assert states.yaxis.get_major_formatter()(1000, 0) == "1 kB"  # no formula, which letters would not show
     assert drawn(long_context, asked("seeds: 1\n"), [cell("delta", 0, 5.0, folder=folder("none", [1.0]))]) is None
+
+
+def test_a_home_that_is_closed_is_nobody_s_trouble():
+    """matplotlib would like to keep a list of fonts there, and says so."""
+    home = {**os.environ, "HOME": "/sys", "XDG_CONFIG_HOME": "/sys", "XDG_CACHE_HOME": "/sys"}
+    script = "import io\nfrom hqlt_lab.report.figures.style import sheet, styled\n"
+    script += "with styled(): sheet(3)[0].savefig(io.BytesIO(), format='png')"
+    home.pop("MPLCONFIGDIR", None)
+    done = subprocess.run([sys.executable, "-c", script], env=home, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -61,6 +61,15 @@ def test_a_point_that_diverges_is_not_chosen_but_was_tried(asked, cell):
     assert made.point == SLOW and (made.points, made.cells) == (2, 4) and made.unfinished["diverged"] == 2
 
 
+def test_an_arm_is_trained_in_vain_once_nothing_of_it_waits_any_more(asked, cell):
+    lost = [cell("delta", seed, point=FAST, state="diverged") for seed in (0, 1)]
+    waiting = [cell("delta", seed, point=SLOW) for seed in (0, 1)]
+    assert not row(asked(GRID), [*lost, *waiting]).in_vain
+    assert row(asked(GRID), [*lost, *(cell("delta", seed, point=SLOW, state="failed") for seed in (0, 1))]).in_vain
+    assert not row(asked(GRID), [*lost, *(cell("delta", seed, 3.0, point=SLOW) for seed in (0, 1))]).in_vain
+    assert not row(asked(GRID), []).in_vain
+
+
 def test_a_failed_cell_is_no_budget(asked, cell):
     made = row(asked(GRID), [cell("delta", 0, 5.0, point=SLOW), cell("delta", 0, state="failed", point=FAST)])
     assert (made.points, made.cells) == (1, 1)

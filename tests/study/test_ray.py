@@ -16,7 +16,7 @@ from .conftest import FAULTY, TINY
 from .place import STUDY, Place
 from .ray_nodes import Nodes
 
-pytest.importorskip("ray", reason="Ray is not installed: pip install 'hqlt-lab[ray]'")
+pytest.importorskip("ray", reason="Ray is not installed: pip install -c constraints.txt -e '.[ray]'")
 pytestmark = pytest.mark.slow
 HERE = "launcher: {workers: 2, threads: 1}"
 FEWER = STUDY.replace("seeds: 3", "seeds: 2")

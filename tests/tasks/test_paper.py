@@ -125,3 +125,12 @@ def test_the_examples_of_the_paper_never_change():
         "parity": ["0 1 0 0 0 1 1 0 1 0 [0]", "1 1 1 1 1 1 0 0 [0]", "1 0 1 0 0 1 1 [0]"],
         "modular_arithmetic": ["4 - 4 - 0 + 2 * 3 + 4 = [0]", "2 - 3 - 1 - 1 + 4 * 1 + 4 = [0]", "2 + 4 = [1]"],
     }
+
+
+def test_in_brackets_who_always_says_0_is_right_three_times_in_ten():
+    task = lab.build("task", {"name": "modular_arithmetic", "brackets": True})
+    labels = task.examples("valid", 0, 0, 8192).labels
+    zeros = 100 * float((labels[labels >= 0] == 5).double().mean())
+    assert abs(task.by_guessing["accuracy"] - zeros) < 5 and 27 < zeros < 33
+    assert task.by_guessing["normalised_accuracy"] == (task.by_guessing["accuracy"] - 20) / 0.8
+    assert lab.build("task", "modular_arithmetic").by_guessing == {"accuracy": 20.0, "normalised_accuracy": 0.0}

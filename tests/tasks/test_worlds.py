@@ -1,5 +1,8 @@
 """What every world promises.  A new one is tested by being registered."""
 
+import subprocess
+import sys
+
 import gymnasium
 import numpy as np
 import pytest
@@ -127,3 +130,11 @@ def options_of(world):
 def test_only_worlds_can_be_acted_in():
     with pytest.raises(ConfigError, match="has examples, and only a world can be acted in"):
         gym_world("parity")
+
+
+def test_without_gymnasium_a_sentence_says_what_to_install():
+    script = "import sys\nsys.modules['gymnasium'] = None\nimport hqlt_lab as lab\nlab.gym_world('t_maze')"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stderr.splitlines()[-1].endswith(
+        "gym_world: gymnasium is not installed. In the clone: pip install -c constraints.txt -e '.[rl]'"
+    )

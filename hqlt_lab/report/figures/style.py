@@ -4,6 +4,7 @@ The colours are those of Okabe and Ito (2008), without their yellow, which white
 itself.  INK and PAPER are colours that nothing else has: a page replaces them by its own.
 """
 
+import logging
 import re
 import threading
 import warnings
@@ -58,12 +59,24 @@ ONE_AT_A_TIME = threading.RLock()  # matplotlib's settings belong to the whole p
 @contextmanager
 def styled() -> Iterator[None]:
     """Draw and save in here."""
-    import matplotlib
-
-    with ONE_AT_A_TIME, matplotlib.rc_context(SETTINGS), warnings.catch_warnings():
+    with ONE_AT_A_TIME, quietly_imported() as matplotlib, matplotlib.rc_context(SETTINGS), warnings.catch_warnings():
         # a letter that our font lacks: the reader's may have it
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from", category=UserWarning)
         yield
+
+
+@contextmanager
+def quietly_imported() -> Iterator[Any]:
+    """matplotlib, that does not say that a closed home costs it a cache: no figure lacks anything."""
+    log = logging.getLogger("matplotlib")
+    level = log.level
+    log.setLevel(max(level, logging.ERROR))
+    try:
+        import matplotlib
+
+        yield matplotlib
+    finally:
+        log.setLevel(level)
 
 
 def sheet(height: float, rows: int = 1, columns: int = 1, **shared: Any) -> "tuple[Figure, list[Axes]]":
