@@ -21,7 +21,7 @@ export MLFLOW_DISABLE_TELEMETRY = true
 # stamps live inside .venv: deleting it resets them; every pip call carries the constraints
 $(VENV)/base: $(SPEC)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "installing hqlt_lab and what it stands on into $(VENV): 2 to 4 minutes, 2 GB"
+	@echo "installing hqlt_lab and what it stands on into $(VENV): 2 to 4 minutes and 2 GB, more with a torch for CUDA"
 	$(PIP) install -c constraints.txt torch==$(TORCH)
 	$(PIP) install -c constraints.txt -e .
 	@$(BIN)/python -c "import torch; v = torch.__version__; assert v.split('+')[0] == '$(TORCH)', \
