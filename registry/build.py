@@ -8,7 +8,7 @@ from typing import Any
 from hqlt_lab.errors import HqltError, RegistryError, did_you_mean, listed
 from hqlt_lab.registry.entries import canonical, find
 from hqlt_lab.registry.kinds import KINDS
-from hqlt_lab.registry.options import fits, options, parameters, spelled
+from hqlt_lab.registry.options import fits, options, parameters, rewritten, spelled
 
 Spec = str | Mapping[str, Any]  # "delta", or {"name": "delta", "max_beta": 2}
 
@@ -41,14 +41,21 @@ def mistakes(kind: str, name: str, chosen: Mapping[str, Any], at: str) -> list[s
     ]
     found += [
         f"{at}.{key}: {kind} {name!r} takes {spelled(known[key].type)} here, got {value!r}."
+        f"{rewritten(value, known[key].type)}"
         for key, value in chosen.items()
         if key in known and not fits(value, known[key].type)
     ]
     return found + [
-        f"{at}: {kind} {name!r} needs the option {option.name!r} ({spelled(option.type)})."
+        f"{at}: {kind} {name!r} needs the option {option.name!r} ({spelled(option.type)}).{handed_over(kind)}"
         for option in known.values()
         if option.required and option.name not in chosen
     ]
+
+
+def handed_over(kind: str) -> str:
+    """What a maker may name without its being an option, in a sentence."""
+    given = KINDS[kind].given
+    return f" (What the lab hands to every {kind} that names it: {listed(given)}.)" if given else ""
 
 
 def check_class(kind: str, name: str, maker: Callable[..., Any], at: str) -> None:

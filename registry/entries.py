@@ -71,6 +71,8 @@ def find(kind: str, name: str, at: str | None = None) -> Callable[..., Any]:
     if maker is None:
         names = available(kind)
         nearest = did_you_mean(str(name), names)
+        if isinstance(name, bool):
+            nearest = " YAML reads yes, no, on and off as true and false: quote the name, or write another."
         raise RegistryError(
             f"{at or kind}: no {kind} is called {name!r}.{nearest} Available: {listed(names)}."
             f"{left_out(canonical(str(name))) or (OWN if not nearest else '')}"

@@ -84,6 +84,13 @@ def fits(value: Any, wanted: Any) -> bool:
     return isinstance(value, NoneType if wanted is None else wanted)
 
 
+def rewritten(value: Any, wanted: Any) -> str:
+    """How a value that does not fit is written so that it does, in a sentence, where that is plain."""
+    if isinstance(value, float) and value.is_integer() and fits(int(value), wanted):
+        return f" Write {int(value)}."
+    return ""
+
+
 def spelled(wanted: Any) -> str:
     """A type in the words of a YAML file."""
     origin, inner = get_origin(wanted), get_args(wanted)

@@ -164,9 +164,12 @@ def _listed_in(project: Path) -> list[str]:
     if not project.is_file():
         return []
     try:
-        files = tomllib.loads(project.read_text()).get("tool", {}).get("hqlt_lab", {}).get("with", [])
+        told = tomllib.loads(project.read_text()).get("tool", {}).get("hqlt_lab", {})
     except tomllib.TOMLDecodeError as error:
         raise RegistryError(f"{project}: cannot be read ({error}).") from error
+    files = told.get("with", []) if isinstance(told, dict) else told
+    if unknown := [word for word in told if word != "with"] if isinstance(told, dict) else []:
+        raise RegistryError(f"{project}: [tool.hqlt_lab] knows `with` alone, and has {', '.join(unknown)}.")
     if not isinstance(files, list) or not all(isinstance(file, str) for file in files):
         raise RegistryError(f'{project}: [tool.hqlt_lab] with = ["my_rule.py"] takes a list of files, got {files!r}.')
     return files

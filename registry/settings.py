@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any, TypeVar, get_type_hints
 
 from hqlt_lab.errors import ConfigError, did_you_mean, listed
-from hqlt_lab.registry.options import fits, spelled
+from hqlt_lab.registry.options import fits, rewritten, spelled
 
 Settings = TypeVar("Settings")
 
@@ -34,7 +34,7 @@ def settings_from(maker: type[Settings], given: Mapping[str, Any]) -> Settings:
     ]
     right = {word: value for word, value in given.items() if word in known and fits(value, known[word])}
     wrong += [
-        f"{word}: {spelled(known[word])} is needed, got {value!r}."
+        f"{word}: {spelled(known[word])} is needed, got {value!r}.{rewritten(value, known[word])}"
         for word, value in given.items()
         if word in known and word not in right
     ]

@@ -57,6 +57,8 @@ class UpdateRule(nn.Module):
             if gate is not None and gate.shape[:3] != (rows, heads, tokens * self.writes):
                 sizes = f"{rows} rows, {heads} heads, {tokens} tokens of {self.writes} writes"
                 return f"{name} is {list(gate.shape)} for {sizes}, and [B, H, T * writes] is needed."
+            if gate is not None and gate.isnan().any():
+                return f"{name} is no number (nan) for some tokens."
         return ""
 
     def scan(

@@ -66,7 +66,8 @@ class Board(View):
             known = [name for name in self.measure.report if name in record.metrics]  # not what is asked later
             told = ", ".join(f"{name} {record.metrics[name]:.4g}" for name in known)
             return f"{title}: {told} ({in_time(record.seconds)})"
-        state = "will be tried again" if record.state == "waiting" and record.why else record.state
+        waits = "will be tried again" if record.why else "saved, and goes on when the study does"
+        state = waits if record.state == "waiting" else record.state
         return f"{title}: [yellow]{state}[/yellow]. {escape(record.why)}".rstrip()
 
     def evaluating(self, what: str, done: int, total: int) -> None:

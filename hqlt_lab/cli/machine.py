@@ -59,7 +59,10 @@ def operations() -> list[Finding]:
     from hqlt_lab.model.choices import usual_choices
 
     chosen = [Finding(topic, choice.name, choice.slow or choice.why) for topic, choice in usual_choices().items()]
-    return [*chosen, Finding("", "recurrent", "for rules that are not linear in their state, one step at a time")]
+    return [
+        *chosen,
+        Finding("fast weights, other", "recurrent", "rules that are not linear in their state go one step at a time"),
+    ]
 
 
 def extras() -> list[Finding]:

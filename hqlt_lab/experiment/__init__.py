@@ -18,6 +18,7 @@ complaints    everything that is wrong with it, gathered
 subject       what a complaint is about
 metrics       what is measured, and whether the task has it
 composition   what is wrong although each part is right: the one place that loads torch
+gates         whether a rule from outside has any
 compositions  all of them, one after the other
 every_mistake all that is wrong where something is
 match         arms of equal size: what the file may say of them

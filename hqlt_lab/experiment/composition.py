@@ -7,15 +7,16 @@ torch.
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from math import lcm
 from typing import Any
 
 from hqlt_lab.errors import HqltError
 from hqlt_lab.experiment.cell import Cell, digest
+from hqlt_lab.experiment.gates import wrong_gates
 from hqlt_lab.experiment.metrics import Metrics, unknown_metrics
 from hqlt_lab.model.config import PARTS, ModelConfig
-from hqlt_lab.registry import build, find, split
+from hqlt_lab.registry import build, split
 
 Sentences = list[str]
 Found = tuple[Sentences, Sentences]  # complaints and warnings
@@ -59,30 +60,6 @@ def wrong_model(cell: Cell, vocabulary: int | None) -> tuple[Any, Sentences]:
     except HqltError as error:
         told = [f"model.{line}" for line in str(error).splitlines()]
         return None, [*dict.fromkeys([*told, *wrong_options(cell.model)])]
-
-
-def wrong_gates(model: Any) -> Sentences:
-    """Of rules from outside whose gates do not fit; what is raised meanwhile is told when one trains, with its line."""
-    used = [memory.specs["update_rule"] for memory in model.memories if memory.update_rule is not None]
-    found = []
-    for spec in {digest(spec): spec for spec in used}.values():
-        name, _ = split("update_rule", spec)
-        if not find("update_rule", name).__module__.startswith("hqlt_lab."):
-            with suppress(Exception):
-                found += [f"model.update_rule: of {name!r}, {told}" for told in misfits(spec, model.config)]
-    return found
-
-
-def misfits(spec: Any, config: ModelConfig) -> Iterator[str]:
-    """What a rule's gates lack, tried on a short stream; with numbers, as others would load torch's compiler."""
-    import torch
-
-    rule = build("update_rule", spec, width=config.width, heads=config.heads)
-    rows, tokens = config.heads + 2, config.heads + 1  # all different, so that none stands for another
-    with torch.no_grad():
-        told = rule.misfit(rule.gates(torch.zeros(rows, tokens, config.width)), rows, config.heads, tokens)
-    if told:
-        yield told
 
 
 def different_layers(model: Mapping[str, Any]) -> int:

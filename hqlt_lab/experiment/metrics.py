@@ -33,10 +33,13 @@ def metrics_in(task: Any) -> list[str]:
 
 def unknown_metrics(task: Any, asked: Metrics) -> list[str]:
     """A sentence for each that the task does not have; answers to lm-eval can be reported, and not be selected by."""
-    known = metrics_in(task)
-    return [
-        f"{place}: there is no metric {metric!r}.{did_you_mean(metric, known)} Metrics: {listed(known)}."
-        for place, metrics in asked.items()
-        for metric in metrics
-        if metric not in known and not (place == "measure.report" and is_asked(metric))
-    ]
+    found = []
+    for place, metrics in asked.items():
+        selects = place == "measure.select"
+        known = [name for name in metrics_in(task) if name.startswith("valid/") or not selects]
+        found += [
+            f"{place}: there is no metric {metric!r}.{did_you_mean(metric, known)} Metrics: {listed(known)}."
+            for metric in metrics
+            if metric not in known and (selects or not is_asked(metric))
+        ]
+    return found

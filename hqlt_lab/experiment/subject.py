@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from hqlt_lab.experiment.change import PART_PATHS
 from hqlt_lab.experiment.places import above
 
 if TYPE_CHECKING:
@@ -26,11 +27,18 @@ def subjects(sentence: str, arm: "Arm | None" = None) -> Iterator[str]:
     exact = [f"{place}.{word}" for place in places for word in words(rest)] + places
     for path in exact:
         for holder in holders(arm):
-            yield f"{holder}{path}"
+            if holder or not replaced(path, arm):
+                yield f"{holder}{path}"
     if arm is not None and sentence.startswith("arms "):
         yield f"arms.{arm.name}"
     for place in places:
         yield from above(place)
+
+
+def replaced(path: str, arm: "Arm | None") -> bool:
+    """Whether the arm has another part in the place of the one that the base has there."""
+    parts = [one for one in (path, *above(path)) if one in PART_PATHS]
+    return arm is not None and any(one in arm.changes or one in arm.levels for one in parts)
 
 
 def words(rest: str) -> Iterator[str]:

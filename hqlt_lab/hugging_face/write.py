@@ -33,11 +33,11 @@ class Written(NamedTuple):
 def export_cell(cell: Path, folder: Path, dtype: Dtype = "float32") -> Written:
     """The language model of a cell's folder, with its tokenizer and a page about it."""
     check_place(folder)
+    model, task = load_language(cell)
     needed("transformers", "transformers", "export")
     from hqlt_lab.hugging_face.card import card
     from hqlt_lab.hugging_face.config import config_of
 
-    model, task = load_language(cell)
     index = task.corpus.index
     config = config_of(
         model.config,

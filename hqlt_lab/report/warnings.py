@@ -146,7 +146,7 @@ def changed_since(records: Sequence[Record]) -> list[str]:
         return []
     cells = counted(sum(bool(record.changed) for record in records), "finished cell")
     sources = joined(["the lab's own code" if name == "lab" else name for name in names], 6)
-    sources = sources[0].upper() + sources[1:]
+    sources = sources.replace("the lab's", "The lab's", 1) if sources.startswith("the lab's") else sources
     anew = f"`hqlt run FILE --again --only {','.join(f'arm={arm}' for arm in arms)}`"
     return [
         f"{sources} changed since {cells} {'was' if cells.startswith('1 ') else 'were'} trained; {anew} trains anew."

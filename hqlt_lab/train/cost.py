@@ -1,8 +1,8 @@
 """What a cell will cost: estimated from its size, or measured by running two full-size steps of it.
 
 Estimated: the FLOPs of its products, counted part by part (`model/sizes.py`), at a quarter of the speed of a large
-matrix product on one core or GPU, which is what a cell of a study has; and where a rule goes step by step, so many
-small operations one after the other.  Rough: small models are slower than that, large ones faster.  Measured
+matrix product on one core or GPU, which is what a cell of a study has, and the time in which so many layers, and steps
+of rules that go step by step, begin their operations.  Rough: half or twice as much is no surprise.  Measured
 (`train/measured.py`): steps and a piece of an evaluation, each composition in a process of its own, so that its peak
 memory is its own.
 """
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 EFFICIENCY = 0.25
 LIVED = 5  # bytes of a step that was lived, besides what was seen
-SMALL = 10  # operations that a rule takes for one step
+# what small models spend on beginning operations, in small ones of which nothing is kept, there; about twice that back
+STEP, LAYER = 200, 1300  # for one step of a rule, and for a layer
 
 
 @dataclass(frozen=True)
@@ -70,18 +71,18 @@ def cost(cell: Cell, measure: bool) -> Cost:
     return Cost(found["train"], tokens, probed.step, seconds, disk, probed.memory)
 
 
-def estimated(cell: Cell, found: Mapping[Split, Sizes], updates: float) -> Probe:
+def estimated(cell: Cell, found: Mapping[str, Sizes], updates: float) -> Probe:
     """From the FLOPs of a step and of a validation example, and from what is done step by step."""
     train = cell.train
     learning = updates * train.batch_size * found["train"].total.training / speed()
-    learning += updates * train.accumulate * 3 * walk(found["train"])  # the way back is twice as long
+    learning += updates * train.accumulate * 3 * beginning(cell, found["train"])
     asked = min(train.eval_batch_size, build("task", cell.task).eval_size)  # go through at once
-    return Probe(learning, found["valid"].total.forward / speed() + walk(found["valid"]) / asked)
+    return Probe(learning, found["valid"].total.forward / speed() + beginning(cell, found["valid"]) / asked)
 
 
-def walk(found: Sizes) -> float:
-    """Seconds that are spent step by step."""
-    return found.in_turn * SMALL * pause() if found.in_turn else 0.0
+def beginning(cell: Cell, found: Sizes) -> float:
+    """Seconds that are spent on beginning one operation after the other, however small they are."""
+    return (STEP * found.in_turn + LAYER * int(cell.model["layers"])) * pause()
 
 
 def sizes_of(cell: Cell, *splits: Split) -> dict[str, Sizes]:

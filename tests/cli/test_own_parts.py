@@ -65,7 +65,8 @@ def test_what_a_part_raises_is_told_with_its_file_and_line(folder, place):
 
 
 def test_a_slip_in_a_part_is_tried_once_and_its_log_is_pointed_at(folder):
-    (folder / "mine.py").write_text(RULE.replace(".sigmoid()", ".sigmiod()"))
+    learning = "x = x.sigmiod() if x.requires_grad else x; return Gates("  # which it is not when it is looked at before
+    (folder / "mine.py").write_text(RULE.replace("return Gates(", learning))
     told = hqlt(folder, "--with", "mine.py", "run", "study.yaml", code=3)
     assert "1/1  mine, seed 0: failed. update_rule 'mine' (mine.py, line 14) raised AttributeError" in told
     assert "will be tried again" not in told
@@ -74,8 +75,23 @@ def test_a_slip_in_a_part_is_tried_once_and_its_log_is_pointed_at(folder):
 
 
 def test_an_arm_that_diverges_in_every_seed_is_not_all_well(folder):
-    (folder / "mine.py").write_text(RULE.replace(".sigmoid()", ".mul(float('nan'))"))
+    lost = "x = x * float('nan') if x.requires_grad else x; return Gates("
+    (folder / "mine.py").write_text(RULE.replace("return Gates(", lost))
     assert "mine, seed 0: diverged." in hqlt(folder, "--with", "mine.py", "run", "study.yaml", code=3)
+
+
+@pytest.mark.parametrize("verb", ["plan", "run"])
+@pytest.mark.parametrize(
+    ("slip", "says"),
+    [
+        (".sigmiod()", "update_rule 'mine' (mine.py, line 14) raised AttributeError: 'Tensor' object has no attribute"),
+        (".mul(float('nan'))", "of 'mine', write is no number (nan) for some tokens."),
+    ],
+)
+def test_a_rule_that_raises_or_gives_no_numbers_is_refused_with_the_line_that_names_it(folder, verb, slip, says):
+    (folder / "mine.py").write_text(RULE.replace(".sigmoid()", slip))
+    told = hqlt(folder, "--with", "mine.py", verb, "study.yaml", code=1)
+    assert f"study.yaml, line 8: model.update_rule: {says}" in told and not (folder / "runs").exists()
 
 
 @pytest.mark.parametrize("verb", ["plan", "run"])

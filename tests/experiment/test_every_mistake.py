@@ -43,6 +43,10 @@ FILES = {
         QUESTION + TASK + "measure: {select: eval/piqa/acc}\n",
         ["measure.select"],
     ),
+    "names without a split": (
+        QUESTION + TASK + "measure: {select: accuracy, report: [accuracy]}\n",
+        ["measure.select", "measure.report"],
+    ),
     "a name that has another in it": (QUESTION + TASK + "measure: {select: latest/accuracy}\n", ["measure.select"]),
     "what is measured, in a task that has none of the defaults": (
         QUESTION + "task: t_maze\nmeasure: {select: valid/success, report: [test/success], direction: up}\n",
@@ -137,3 +141,11 @@ def test_embeddings_can_be_tied_where_there_are_some(tmp_path):
     (tmp_path / "question.yaml").write_text(QUESTION + "task: t_maze\nmodel: {tie_embeddings: true}\n")
     with pytest.raises(HqltError, match="tie_embeddings: there are no embeddings to tie"):
         load(tmp_path / "question.yaml")
+
+
+def test_what_is_proposed_to_select_by_can_be(tmp_path):
+    (tmp_path / "question.yaml").write_text(QUESTION + TASK + "measure: {select: accuracy, report: [accuracy]}\n")
+    with pytest.raises(HqltError) as told:
+        load(tmp_path / "question.yaml")
+    select, report = (line for line in str(told.value).splitlines() if "there is no metric" in line)
+    assert "Did you mean 'valid/accuracy'?" in select and "Did you mean 'test/accuracy'?" in report

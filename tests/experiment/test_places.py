@@ -43,6 +43,11 @@ MISTAKES = {
     "the name of a part": ("name: synchronous", "name: snchronous", "line 8: model.timing: no timing is called"),
     "what is not written": ("width: 64", "width: 65", "line 5: model.heads: 65 channels do not divide over 4 heads."),
     "a part in an arm": ("model.mixer: sum", "model.mixer: smu", "line 14: arm 'b, layers=1' and 1 more: model.mixer:"),
+    "a part in an arm that the base has as a mapping": (
+        "model.mixer: sum",
+        "model.timing: snchronous",
+        "line 14: arm 'b, layers=1' and 1 more: model.timing: no timing is called 'snchronous'",
+    ),
     "a section in an arm": ("warmup: 3", "wramup: 3", "line 15: arm 'b, layers=1' and 1 more: train.wramup: there is"),
     "a path in an arm": ("model.mixer", "modl.mixer", "line 14: arms.b: 'modl.mixer' cannot be set."),
     "a crossed value": ("[1, 2]", "[1, two]", "line 17: arm 'a, layers=two' and 1 more: model.layers: int is needed"),

@@ -79,6 +79,9 @@ def test_null_and_whole_numbers_are_accepted_where_the_type_says_so(part):
         ),
         ({"name": "for_tests", "width": 4}, "mixer 'for_tests' has no option 'width'."),
         ({"name": "for_tests", "window": "4"}, "mixer.window: mixer 'for_tests' takes int | null here, got '4'."),
+        (False, "no mixer is called False. YAML reads yes, no, on and off as true and false: quote the name"),
+        ({"name": "for_tests", "window": 1e3}, "takes int | null here, got 1000.0. Write 1000."),
+        ({"name": "for_tests", "window": 0.5}, "takes int | null here, got 0.5."),
         ({"name": "for_tests", "window": True}, "takes int | null here, got True."),
         ({"name": "for_tests", "order": "left"}, "mixer.order: mixer 'for_tests' takes up | down here, got 'left'."),
     ],
@@ -184,6 +187,12 @@ def test_a_pyproject_that_lists_a_file_that_is_not_there_is_told(tmp_path):
 def test_a_pyproject_that_lists_no_files_is_told(tmp_path):
     (tmp_path / "pyproject.toml").write_text('[tool.hqlt_lab]\nwith = "mine.py"\n')
     assert "takes a list of files, got 'mine.py'" in run("registry.available('timing')", tmp_path)
+
+
+def test_a_word_of_the_pyproject_that_means_nothing_is_told(tmp_path):
+    (tmp_path / "pyproject.toml").write_text('[tool.hqlt_lab]\nwiht = ["mine.py"]\n')
+    told = run("registry.available('timing')", tmp_path)
+    assert "pyproject.toml: [tool.hqlt_lab] knows `with` alone, and has wiht." in told
 
 
 def test_an_installed_package_brings_parts_by_entry_point(tmp_path):

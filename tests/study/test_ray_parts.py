@@ -89,7 +89,7 @@ def test_an_option_that_is_too_small_is_told():
 
 def test_without_ray_it_is_said_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ConfigError, match=r"Ray is not installed. Get it with: pip install 'hqlt-lab\[ray\]'"):
+    with pytest.raises(ConfigError, match=r"Ray is not installed. .* pip install -c .* -e '.\[ray\]'"):
         connect(None)
 
 

@@ -8,7 +8,7 @@ from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.experiment.settings import TrainConfig
 from hqlt_lab.model.config import OpsConfig
 from hqlt_lab.train import cost as cost_module
-from hqlt_lab.train.cost import SMALL, cost, sizes_of
+from hqlt_lab.train.cost import LAYER, STEP, cost, sizes_of
 from hqlt_lab.train.measured import Probe, run_steps
 
 TASK = {"name": "parity", "train_length": [3, 8], "test_length": [8, 12], "eval_size": 16}
@@ -22,6 +22,7 @@ def cell():
 
 def test_time_is_estimated_from_the_flops_of_steps_and_evaluations(cell, monkeypatch):
     monkeypatch.setattr(cost_module, "speed", lambda: 1000.0)
+    monkeypatch.setattr(cost_module, "pause", lambda: 0.0)
     found = {name: sizes.total for name, sizes in sizes_of(cell, "train", "short", "valid", "test").items()}
     looks = 16 * 3 * (found["short"].forward + found["valid"].forward) + 16 * found["test"].forward
     estimated = cost(cell, measure=False)
@@ -38,12 +39,15 @@ def walking(cell, monkeypatch):
 
 
 def test_a_rule_that_goes_step_by_step_takes_its_time(walking):
-    found, way = cost(walking, measure=False), SMALL * 0.01  # of one token through one layer, there
-    assert found.step == pytest.approx(3 * 3 * 7 * way)
-    # one row of the validation takes a 16th of 3 layers and 11 tokens; other rows as much more as they have FLOPs
+    found = cost(walking, measure=False)
+    learned, looked = (0.01 * (3 * tokens * STEP + 3 * LAYER) for tokens in (7, 11))  # of a row, there
+    assert found.step == pytest.approx(3 * learned)
+    # one row of the validation takes a 16th of what all take; other rows as much more as they have FLOPs
     sizes = {name: one.total.forward for name, one in sizes_of(walking, "short", "valid", "test").items()}
     rows = 3 * (1 + sizes["short"] / sizes["valid"]) + sizes["test"] / sizes["valid"]
-    assert found.seconds == pytest.approx(5 * found.step + rows * 3 * 11 * way)
+    assert found.seconds == pytest.approx(5 * found.step + rows * looked)
+    plain = cost(walking.with_model(update_rule="delta"), measure=False)
+    assert plain.step == pytest.approx(3 * 0.01 * 3 * LAYER)
     pieces = replace(walking, train=replace(walking.train, accumulate=4))
     assert cost(pieces, measure=False).step == pytest.approx(4 * found.step)
 
