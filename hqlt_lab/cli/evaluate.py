@@ -79,6 +79,7 @@ def evaluate(
 ) -> None:
     """Score trained models again, whole and without one memory; or ask language models the tasks of lm-eval."""
     from hqlt_lab import api
+    from hqlt_lab.study.evaluate import other_parts
 
     check_together(
         tasks is not None,
@@ -109,6 +110,8 @@ def evaluate(
         return
     for reason in dict.fromkeys(answer.skipped for answer in found.cells if answer.skipped):
         warn(reason)
+    for trouble in other_parts(found.cells):
+        warn(trouble)
     arms = by_arm([answer for answer in found.cells if not answer.skipped])
     whole(scores(arms, found.metrics))
     for arm, answers in arms.items() if probe else ():

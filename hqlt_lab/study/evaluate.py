@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hqlt_lab.errors import ConfigError, TrainingError
+from hqlt_lab.study.sources import noted
+from hqlt_lab.study.standing import changed
 from hqlt_lab.train.evaluations import Evaluations, name_of
 from hqlt_lab.train.long_context_file import Curve, curves_in, write_curves
 from hqlt_lab.train.probe_file import ProbeTable
@@ -63,6 +65,14 @@ def evaluate_cells(folders: Sequence[Path], question: Question, told: Told | Non
     if told:
         told(len(folders), len(folders))
     return answers
+
+
+def other_parts(answers: Sequence[Evaluated]) -> list[str]:
+    """A sentence, if parts are others today than those that the cells were trained with."""
+    names = dict.fromkeys(name for one in answers for name in changed(noted(one.folder)) if name != "lab")
+    if not names:
+        return []
+    return [f"{', '.join(names)}: changed since these cells were trained, and old weights were asked in new code."]
 
 
 def evaluate_cell(folder: Path, question: Question) -> Evaluated:

@@ -74,6 +74,14 @@ def test_a_slip_in_a_part_is_tried_once_and_its_log_is_pointed_at(folder):
     assert "Traceback" in hqlt(folder, *line.split("#")[0].split()[1:])
 
 
+def test_weights_that_are_asked_in_another_part_than_they_learned_in_are_told(folder):
+    hqlt(folder, "--with", "mine.py", "run", "study.yaml")
+    says = "update_rule mine: changed since these cells were trained, and old weights were asked in new code."
+    assert says not in hqlt(folder, "--with", "mine.py", "evaluate", "study.yaml")
+    (folder / "mine.py").write_text(RULE.replace(".sigmoid()", ".sigmoid().square()"))
+    assert says in hqlt(folder, "--with", "mine.py", "evaluate", "study.yaml")
+
+
 def test_an_arm_that_diverges_in_every_seed_is_not_all_well(folder):
     lost = "x = x * float('nan') if x.requires_grad else x; return Gates("
     (folder / "mine.py").write_text(RULE.replace("return Gates(", lost))
