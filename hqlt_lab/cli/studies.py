@@ -151,6 +151,8 @@ def ui(
 
     tracker = api.tracker_of(runs, tracking)
     if tracker.is_empty and not studies_in(runs):
+        if file:
+            api.load_experiment(file, change or ())  # one that cannot be read is not to be run either
         raise StoreError(f"{runs}: there are no runs to look at. Begin with: hqlt run {file or 'FILE'}")
     if file and (behind := api.catch_up(file, change=change or (), runs=runs, tracking=tracking)):
         warn(behind)

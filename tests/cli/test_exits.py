@@ -50,6 +50,8 @@ MISTAKES = {
     "show mixr sum": "No kind of part is called 'mixr'. Did you mean 'mixer'?",
     "list mixer rubbish": "Nothing is called 'rubbish'. `hqlt list` shows everything.",
     "ui": "runs: there are no runs to look at. Begin with: hqlt run FILE",
+    "ui study.yaml": "runs: there are no runs to look at. Begin with: hqlt run study.yaml",
+    "ui stduy.yaml": "stduy.yaml: cannot be read (No such file or directory). Did you mean 'study.yaml'?",
     "logs 3f2c91": "3f2c91: one cell is needed, by its folder, its key or its MLflow run; under runs there is none.",
     "evaluate study.yaml": "study: none of these cells is trained under runs. Train them with `hqlt run`.",
     "data show nowhere": "nowhere: there are no prepared data.",
