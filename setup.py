@@ -1,6 +1,6 @@
-"""Three folders of the top level install as one package; everything else is in pyproject.toml.
+"""Install hqlt_lab/, components/ and registry/ as one package, hqlt_lab; everything else is in pyproject.toml.
 
-A new sub-package is found by being there.
+New sub-packages are found automatically.
 """
 
 from setuptools import find_packages, setup
@@ -19,6 +19,6 @@ setup(
     package_data={
         "hqlt_lab": ["py.typed"],
         "hqlt_lab.cli": ["templates/*.txt"],
-        "hqlt_lab.report": ["templates/*.*"],
+        "hqlt_lab.report.render": ["templates/*.*"],
     },
 )

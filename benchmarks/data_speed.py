@@ -1,9 +1,9 @@
-"""How fast text becomes tokens, and tokens batches.
+"""Speed of tokenizing text, and of reading batches of tokens.
 
-    prepare    megabytes of text per second, from files to an index, processes started and checksums taken
-    windows    milliseconds per batch of 16 windows of 2,048 tokens, read as training does, in a shuffled order
+    prepare    megabytes of text per second, from files to an index, including process start and checksums
+    windows    milliseconds per batch of 16 windows of 2,048 tokens, read in shuffled order as in training
 
-Of all turns the best counts.  The text is the standard library, some times over, in files of a megabyte.
+The best of several rounds counts.  The text is the Python standard library, repeated, in files of one megabyte.
 
     python benchmarks/data_speed.py [tokenizer ...]
 """
@@ -14,54 +14,56 @@ import tempfile
 import time
 from pathlib import Path
 
-from hqlt_lab.data.corpus import Corpus, open_corpus
-from hqlt_lab.data.prepare import prepare
-from hqlt_lab.data.request import Request
-from hqlt_lab.data.sources.choose import open_source
-from hqlt_lab.train.heap import keep_freed_memory
+from hqlt_lab.data.corpus_reader import Corpus, open_corpus
+from hqlt_lab.data.prepare import prepare_data
+from hqlt_lab.data.prepare_options import PrepareRequest
+from hqlt_lab.data.sources.source_by_name import open_source
+from hqlt_lab.process_settings import disable_malloc_trim
 
-TURNS, SIZES, WORKERS = 3, {"bytes": 200_000_000}, 2
-OTHERS = 10_000_000  # bytes of text for a tokenizer that looks things up
+ROUNDS, SIZES, WORKERS = 3, {"bytes": 200_000_000}, 2
+DEFAULT_BYTES = 10_000_000  # for tokenizers other than "bytes", which are slower
 
 
 def write_text(folder: Path, size: int) -> None:
-    """So much of the standard library, over and over."""
-    library = b"\n".join(text for text in open_source(Request(source="python")).documents() if isinstance(text, bytes))
+    """Write this many bytes of the standard library, repeated, to files of one megabyte."""
+    library = b"\n".join(
+        text for text in open_source(PrepareRequest(source="python")).iterate_documents() if isinstance(text, bytes)
+    )
     folder.mkdir()
-    whole = library * (size // len(library) + 1)
+    content = library * (size // len(library) + 1)
     for number, first in enumerate(range(0, size, 1_000_000)):
-        text = whole[first : first + 1_000_000].decode(errors="ignore")
+        text = content[first : first + 1_000_000].decode(errors="ignore")
         (folder / f"{number:05}.txt").write_bytes(text.encode())
 
 
-def prepared(text: Path, into: Path, tokenizer: str) -> float:
-    """Seconds it takes."""
-    before = time.perf_counter()
-    prepare(Request(source=str(text), tokenizer=tokenizer), into, WORKERS)
-    return time.perf_counter() - before
+def measure_prepare(text: Path, folder: Path, tokenizer: str) -> float:
+    """Return the seconds for preparing a text."""
+    start = time.perf_counter()
+    prepare_data(PrepareRequest(source=str(text), tokenizer=tokenizer), folder, WORKERS)
+    return time.perf_counter() - start
 
 
-def batch_time(corpus: Corpus, batches: int = 200) -> float:
-    """Seconds per batch."""
-    before = time.perf_counter()
+def measure_batch(corpus: Corpus, batches: int = 200) -> float:
+    """Return the seconds per batch."""
+    start = time.perf_counter()
     for step in range(batches):
-        corpus.windows("train", 0, 16 * step, 16, 2048)
-    return (time.perf_counter() - before) / batches
+        corpus.read_windows("train", 0, 16 * step, 16, 2048)
+    return (time.perf_counter() - start) / batches
 
 
-def measure(tokenizer: str) -> None:
-    size = SIZES.get(tokenizer, OTHERS)
+def measure_tokenizer(tokenizer: str) -> None:
+    size = SIZES.get(tokenizer, DEFAULT_BYTES)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_text(folder / "text", size)
-        seconds = min(prepared(folder / "text", folder / f"into{turn}", tokenizer) for turn in range(TURNS))
-        corpus = open_corpus(folder / "into0")
-        batch = min(batch_time(corpus) for _ in range(TURNS))
-    speed = {"megabytes_per_second": round(size / 1e6 / seconds, 1), "batch_ms": round(1000 * batch, 3)}
+        seconds = min(measure_prepare(folder / "text", folder / f"data{i}", tokenizer) for i in range(ROUNDS))
+        corpus = open_corpus(folder / "data0")
+        batch_seconds = min(measure_batch(corpus) for _ in range(ROUNDS))
+    speed = {"megabytes_per_second": round(size / 1e6 / seconds, 1), "batch_ms": round(1000 * batch_seconds, 3)}
     print(json.dumps({"tokenizer": tokenizer, "workers": WORKERS, "megabytes": size // 10**6, **speed}))
 
 
 if __name__ == "__main__":
-    keep_freed_memory()
+    disable_malloc_trim()
     for tokenizer in sys.argv[1:] or ["bytes", "bpe", "mistral"]:
-        measure(tokenizer)
+        measure_tokenizer(tokenizer)

@@ -1,14 +1,14 @@
-"""How fast the paper's models train on a GPU, beside fla's and a flash-attention Transformer; and their kernels alone.
+"""Training speed of the paper's models on a GPU, compared with fla's models and a Transformer, and of single kernels.
 
     python benchmarks/gpu.py [--size 340m|1.3b|all] [--batch 16] [--only TEXT] [--kernels-only] [--json FILE] [--list]
 
-Tokens per second of a training step (forward, cross-entropy, backward, fused AdamW; bfloat16 autocast) and its peak
-memory, beside what each of the paper's four H100 did and the most that the chip could do
-(`hqlt_lab/model/roofline.py`).  Without --batch a model gets the paper's 16 rows, or half as many until they fit.  The
-best of several steps counts.  What fails tells why in its row, and the others are measured all the same.
+Measures tokens per second and peak memory of a training step (forward, cross-entropy, backward, fused AdamW; bfloat16
+autocast), compared with the speed of each of the paper's four H100 and with the upper bound of the chip
+(`hqlt_lab/model/analysis/roofline.py`).  Without --batch a model gets the paper's 16 rows, halved until they fit.  The
+best of several steps counts.  A case that fails has its error in its row, and the others are still measured.
 
-Without a GPU it tells what it would measure, and takes the smallest shapes through Triton's interpreter instead: that
-shows that the script works, and says nothing about speed.
+Without a GPU it lists what it would measure, and runs the smallest shapes with Triton's interpreter: this shows that
+the script works, but not how fast it is.
 """
 
 import argparse
@@ -23,63 +23,67 @@ import torch
 from gpu_cases import GPU, NO_GPU, Case, Machine
 from gpu_kernels import kernel_cases
 from gpu_models import model_cases
-from gpu_table import show_list, show_result
-from gpu_timing import measured
+from gpu_table import print_cases, print_result
+from gpu_timing import measure_case
 
 from hqlt_lab.model.config import OpsConfig
 
 
 def main() -> None:
-    asked = arguments()
-    warnings.filterwarnings("ignore", module="fla")  # of machines without a GPU, and of models without convolutions
-    there, ops = torch.cuda.is_available(), OpsConfig(scan=asked.scan, attention=asked.attention)
-    if not there:
-        os.environ["TRITON_INTERPRET"] = "1"  # read when triton is imported, which nobody did yet
-    if asked.list or not there:
-        show_list(list(cases(asked, asked.size)), asked.batch, ops)
-    if asked.list:
+    options = parse_arguments()
+    warnings.filterwarnings("ignore", module="fla")  # about a missing GPU, and about models without convolutions
+    has_gpu, ops = torch.cuda.is_available(), OpsConfig(scan=options.scan, attention=options.attention)
+    if not has_gpu:
+        os.environ["TRITON_INTERPRET"] = "1"  # read when triton is imported, which has not happened yet
+    if options.list or not has_gpu:
+        print_cases(list(select_cases(options, options.size)), options.batch, ops)
+    if options.list:
         return
-    if not there:
+    if not has_gpu:
         print("\nThere is no GPU: the smallest shapes through Triton's interpreter, which says nothing about speed.\n")
         torch.set_num_threads(1)
-        asked.size, asked.batch = "tiny", 1
-    measure(asked, (GPU if there else NO_GPU)._replace(ops=ops, compile=asked.compile))
+        options.size, options.batch = "tiny", 1
+    measure_cases(options, (GPU if has_gpu else NO_GPU)._replace(ops=ops, compile=options.compile))
 
 
-def measure(asked: argparse.Namespace, machine: Machine) -> None:
-    """All that was asked for; the file is written after each row, so that a run that is ended leaves what it has."""
+def measure_cases(options: argparse.Namespace, machine: Machine) -> None:
+    """Measure the selected cases; the file is written after each row, so that an interrupted run keeps its results."""
     rows = []
-    for case in cases(asked, asked.size):
-        rows.append(measured(case, machine, asked.batch, asked.rounds))
-        show_result(rows[-1], machine)
-        if asked.json:
-            asked.json.write_text(json.dumps({"machine": about(machine), "rows": rows}, indent=2) + "\n")
+    for case in select_cases(options, options.size):
+        rows.append(measure_case(case, machine, options.batch, options.rounds))
+        print_result(rows[-1], machine)
+        if options.json:
+            options.json.write_text(json.dumps({"machine": describe_machine(machine), "rows": rows}, indent=2) + "\n")
 
 
-def cases(asked: argparse.Namespace, size: str) -> Iterator[Case]:
-    """Models first, then kernels, of one size or of both."""
-    for one in ["340m", "1.3b"] if size == "all" else [size]:
-        found = [*([] if asked.kernels_only else model_cases(one)), *kernel_cases(one)]
-        yield from (case for case in found if asked.only in case.name)
+def select_cases(options: argparse.Namespace, size: str) -> Iterator[Case]:
+    """Yield the selected cases of one size or of both: models first, then kernels."""
+    for model_size in ["340m", "1.3b"] if size == "all" else [size]:
+        cases = [*([] if options.kernels_only else model_cases(model_size)), *kernel_cases(model_size)]
+        yield from (case for case in cases if options.only in case.name)
 
 
-def about(machine: Machine) -> dict[str, Any]:
-    """What measured."""
+def describe_machine(machine: Machine) -> dict[str, Any]:
+    """Return the chip, dtype and software of this measurement."""
     return {"chip": machine.chip, "dtype": str(machine.dtype), "torch": torch.__version__, "compile": machine.compile}
 
 
-def counted(word: str) -> int:
-    """A number of rows or rounds."""
-    if not word.isdigit() or int(word) < 1:
-        raise argparse.ArgumentTypeError(f"at least 1 is needed, got {word!r}.")
-    return int(word)
+def positive_int(text: str) -> int:
+    """Parse a number of rows or rounds."""
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"at least 1 is needed, got {text!r}.")
+    return int(text)
 
 
-def arguments() -> argparse.Namespace:
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Training speed and peak memory on a GPU.")
     parser.add_argument("--size", choices=["340m", "1.3b", "all"], default="all")
-    parser.add_argument("--batch", type=counted, help="rows of a batch; without it the paper's 16, or as many as fit")
-    parser.add_argument("--rounds", type=counted, default=10, help="timed calls of each case, of which the best counts")
+    parser.add_argument(
+        "--batch", type=positive_int, help="rows of a batch; without it the paper's 16, or as many as fit"
+    )
+    parser.add_argument(
+        "--rounds", type=positive_int, default=10, help="timed calls of each case, of which the best counts"
+    )
     parser.add_argument("--only", default="", metavar="TEXT", help="cases whose name contains this")
     parser.add_argument("--kernels-only", action="store_true", help="no models")
     parser.add_argument("--scan", default="auto", help="the backend that writes and reads the fast weights")

@@ -1,4 +1,4 @@
-"""What `gpu.py` measures: a case is made on a machine, and is then a function to be timed and what is known of it."""
+"""Cases that `gpu.py` measures; a case is prepared for a machine, which gives a function to be timed."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from hqlt_lab.model.config import OpsConfig
 
 
 class Scale(NamedTuple):
-    """How large models are, and what they read."""
+    """Sizes of a model, and of the batches that it reads."""
 
     width: int
     heads: int
@@ -28,7 +28,7 @@ SCALES = {
 
 
 class Machine(NamedTuple):
-    """Where and in what precision to compute, and by what."""
+    """Device, precision and backends of a measurement."""
 
     device: str
     dtype: torch.dtype
@@ -41,15 +41,15 @@ class Machine(NamedTuple):
 
 
 GPU = Machine("cuda", torch.bfloat16)
-# the interpreter's bfloat16 products are wrong in places, and fla's delta rule takes no float32
+# the interpreter multiplies bfloat16 incorrectly in some cases, and fla's delta rule does not support float32
 NO_GPU = Machine("cpu", torch.float16)
 
 
-class Made(NamedTuple):
-    """What is timed, and what is known of it."""
+class PreparedCase(NamedTuple):
+    """The function that is timed, with details for its row of the table."""
 
     run: Callable[[], Tensor]
-    told: dict[str, Any]
+    details: dict[str, Any]
     tokens: int
 
 
@@ -59,17 +59,17 @@ class Case(NamedTuple):
     kind: str  # "model" or "kernel"
     size: str
     name: str
-    triton: bool  # whether it may run Triton's kernels
-    make: Callable[[Machine, int], Made]  # the second: rows of a batch
+    uses_triton: bool  # whether it may run Triton kernels
+    make: Callable[[Machine, int], PreparedCase]  # arguments: machine, rows of a batch
 
 
-# tokens per second on 4 H100 in the paper; at 340M those are its rounded hours: 15 billion tokens in 8 and 10
+# tokens per second on 4 H100 in the paper; for 340M computed from its rounded hours: 15 billion tokens in 8 and 10
 PAPER = {"1.3b": {"HQLT": 148e3, "DeltaNet": 170e3, "Transformer++": 170e3}}
 PAPER["340m"] = {"HQLT": 418e3, "DeltaNet": 418e3, "Transformer++": 522e3}
 
 
-def in_the_paper(case: Case) -> float | None:
-    """Tokens per second of one of its four H100, where it tells them."""
+def paper_tokens_per_second(case: Case) -> float | None:
+    """Return the tokens per second of one of the paper's four H100, or None if the paper does not report them."""
     for name, speed in PAPER.get(case.size, {}).items():
         if case.kind == "model" and case.name.startswith(name):
             return speed / 4

@@ -1,6 +1,7 @@
-"""The two memories alone, forward and backward, as `gpu.py` times them: each backend on what a layer would give it.
+"""Kernels that `gpu.py` times: forward and backward pass of the two memories alone, with each backend.
 
-Queries and keys of the fast weights are float32, as feature maps leave them, and values of the run's precision.
+The inputs are those of a layer: queries and keys of the fast weights are float32, as feature maps return them, and
+values have the precision of the run.
 """
 
 from collections.abc import Callable, Iterator
@@ -9,16 +10,16 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from gpu_cases import SCALES, Case, Machine, Made
+from gpu_cases import SCALES, Case, Machine, PreparedCase
 from torch import Tensor
 
-from hqlt_lab.ops.attention import attend
-from hqlt_lab.ops.backends import ATTENTIONS, SCANS, TRUTHS
-from hqlt_lab.ops.linear import scan
-from hqlt_lab.ops.schedule import Schedule
-from hqlt_lab.ops.steps import Gates, precise
+from hqlt_lab.ops.attention.scheduled_softmax import attend
+from hqlt_lab.ops.dispatch import ATTENTION_BACKENDS, REFERENCE_BACKENDS, SCAN_BACKENDS, linear_scan
+from hqlt_lab.ops.gates import Gates
+from hqlt_lab.ops.memory_schedule import Schedule
+from hqlt_lab.ops.precision import at_least_float32
 
-Work = Callable[..., Tensor]  # q, k, v, beta, log_keep -> the answer
+KernelFunction = Callable[..., Tensor]  # q, k, v, beta, log_keep -> output
 RULES: dict[str, Callable[[Tensor, Tensor], Gates]] = {
     "delta": lambda beta, log_keep: Gates(erase=beta, write=beta),
     "gated_delta": lambda beta, log_keep: Gates(log_keep, beta, beta),
@@ -28,88 +29,90 @@ SCHEDULES = {"window 64": Schedule(window=64), "blocks of 64": Schedule(block=64
 
 
 def kernel_cases(size: str) -> Iterator[Case]:
-    """Scans by every backend and by fla called directly; then softmax by every backend."""
+    """Yield scans with every backend and with fla called directly, then softmax attention with every backend."""
     for rule in RULES:
-        for backend in SCANS:
-            if backend not in TRUTHS:  # thousands of times slower
-                work = partial(make, by_scan(rule, backend), precise, size)
-                yield Case("kernel", size, f"{rule} scan by {backend}", backend == "fla", work)
-        work = partial(make, DIRECTLY[rule], in_values_precision, size)
-        yield Case("kernel", size, f"{rule} scan, fla's own function", True, work)
-    for sees in SCHEDULES:
-        for backend in ATTENTIONS:
-            if backend not in TRUTHS:
-                work = partial(make, by_attend(sees, backend), in_values_precision, size)
-                yield Case("kernel", size, f"softmax over {sees} by {backend}", False, work)
+        for backend in SCAN_BACKENDS:
+            if backend not in REFERENCE_BACKENDS:  # thousands of times slower
+                prepare = partial(prepare_kernel, scan_kernel(rule, backend), at_least_float32, size)
+                yield Case("kernel", size, f"{rule} scan by {backend}", backend == "fla", prepare)
+        prepare = partial(prepare_kernel, FLA_KERNELS[rule], keep_dtype, size)
+        yield Case("kernel", size, f"{rule} scan, fla's own function", True, prepare)
+    for schedule_name in SCHEDULES:
+        for backend in ATTENTION_BACKENDS:
+            if backend not in REFERENCE_BACKENDS:
+                prepare = partial(prepare_kernel, attention_kernel(schedule_name, backend), keep_dtype, size)
+                yield Case("kernel", size, f"softmax over {schedule_name} by {backend}", False, prepare)
 
 
-def in_values_precision(tensor: Tensor) -> Tensor:
+def keep_dtype(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def make(work: Work, keys: Callable[[Tensor], Tensor], size: str, machine: Machine, rows: int) -> Made:
-    """Forward and backward of all that needs a gradient."""
+def prepare_kernel(
+    kernel: KernelFunction, cast_keys: Callable[[Tensor], Tensor], size: str, machine: Machine, rows: int
+) -> PreparedCase:
+    """Prepare the forward and backward pass of a kernel, with gradients of all its inputs."""
     scale = SCALES[size]
-    inputs = text(rows, scale.heads, scale.length, scale.width // scale.heads, machine, keys)
+    inputs = random_inputs(rows, scale.heads, scale.length, scale.width // scale.heads, machine, cast_keys)
 
     def run() -> Tensor:
         with torch.autocast(machine.device, machine.dtype):
-            answer = work(*inputs)
-        torch.autograd.grad(answer, inputs, torch.ones_like(answer), allow_unused=True)
-        return answer.detach().float().square().mean()
+            output = kernel(*inputs)
+        torch.autograd.grad(output, inputs, torch.ones_like(output), allow_unused=True)
+        return output.detach().float().square().mean()
 
     shape = f"B{rows} H{scale.heads} T{scale.length} D{scale.width // scale.heads}"
-    return Made(run, {"shape": shape}, rows * scale.length)
+    return PreparedCase(run, {"shape": shape}, rows * scale.length)
 
 
-def text(
-    rows: int, heads: int, tokens: int, channels: int, machine: Machine, keys: Callable[[Tensor], Tensor]
+def random_inputs(
+    rows: int, heads: int, tokens: int, channels: int, machine: Machine, cast_keys: Callable[[Tensor], Tensor]
 ) -> list[Tensor]:
-    """q, k, v, beta and log-keep; in memory the heads of a token lie together, as a projection leaves them."""
+    """Return random q, k, v, beta and log_keep; the heads of a token are adjacent in memory, as after a projection."""
     torch.manual_seed(0)
-    put: dict[str, Any] = {"device": machine.device, "dtype": machine.dtype}
-    q, k, v = (torch.randn(rows, tokens, heads, channels, **put).transpose(1, 2) for _ in range(3))
-    beta = torch.rand(rows, tokens, heads, **put).mT
+    options: dict[str, Any] = {"device": machine.device, "dtype": machine.dtype}
+    q, k, v = (torch.randn(rows, tokens, heads, channels, **options).transpose(1, 2) for _ in range(3))
+    beta = torch.rand(rows, tokens, heads, **options).mT
     log_keep = -0.1 * torch.rand(rows, tokens, heads, device=machine.device).mT
-    made = (keys(F.normalize(q, dim=-1)), keys(F.normalize(k, dim=-1)), v, beta, log_keep)
-    return [x.detach().requires_grad_() for x in made]
+    inputs = (cast_keys(F.normalize(q, dim=-1)), cast_keys(F.normalize(k, dim=-1)), v, beta, log_keep)
+    return [x.detach().requires_grad_() for x in inputs]
 
 
-def by_scan(rule: str, backend: str) -> Work:
-    def work(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, log_keep: Tensor) -> Tensor:
-        return scan(q, k, v, RULES[rule](beta, log_keep), backend=backend)[0]
+def scan_kernel(rule: str, backend: str) -> KernelFunction:
+    def run_scan(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, log_keep: Tensor) -> Tensor:
+        return linear_scan(q, k, v, RULES[rule](beta, log_keep), backend=backend)[0]
 
-    return work
+    return run_scan
 
 
-def by_attend(sees: str, backend: str) -> Work:
-    def work(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, log_keep: Tensor) -> Tensor:
-        return attend(q, k, v, SCHEDULES[sees], backend=backend)
+def attention_kernel(schedule_name: str, backend: str) -> KernelFunction:
+    def run_attention(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, log_keep: Tensor) -> Tensor:
+        return attend(q, k, v, SCHEDULES[schedule_name], backend=backend)
 
-    return work
+    return run_attention
 
 
 def fla_delta(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, log_keep: Tensor) -> Tensor:
     from fla.ops.delta_rule import chunk_delta_rule
 
-    return chunk_delta_rule(*turned(q, k, v), beta=beta.mT, scale=1.0)[0]
+    return chunk_delta_rule(*to_time_major(q, k, v), beta=beta.mT, scale=1.0)[0]
 
 
 def fla_gated_delta(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, log_keep: Tensor) -> Tensor:
     from fla.ops.gated_delta_rule import chunk_gated_delta_rule
 
-    return chunk_gated_delta_rule(*turned(q, k, v), g=log_keep.mT, beta=beta.mT, scale=1.0)[0]
+    return chunk_gated_delta_rule(*to_time_major(q, k, v), g=log_keep.mT, beta=beta.mT, scale=1.0)[0]
 
 
 def fla_linear_attention(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, log_keep: Tensor) -> Tensor:
     from fla.ops.linear_attn import chunk_linear_attn
 
-    return chunk_linear_attn(*turned(q, k, v), scale=1.0, normalize=False)[0]
+    return chunk_linear_attn(*to_time_major(q, k, v), scale=1.0, normalize=False)[0]
 
 
-def turned(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """[B, H, T, D] -> [B, T, H, D], as fla has it and as they lie in memory."""
+def to_time_major(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """Transpose [B, H, T, D] to [B, T, H, D], the layout of fla and of the memory."""
     return tuple(x.transpose(1, 2) for x in tensors)
 
 
-DIRECTLY = {"delta": fla_delta, "gated_delta": fla_gated_delta, "linear_attention": fla_linear_attention}
+FLA_KERNELS = {"delta": fla_delta, "gated_delta": fla_gated_delta, "linear_attention": fla_linear_attention}

@@ -1,4 +1,4 @@
-"""One case of `gpu.py` to one row: built, warmed up, timed, and its failure told in a sentence."""
+"""Measure one case of `gpu.py`: build it, warm it up, time it, and return a row with the results or the error."""
 
 import gc
 import time
@@ -6,69 +6,69 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from gpu_cases import SCALES, Case, Machine, in_the_paper
+from gpu_cases import SCALES, Case, Machine, paper_tokens_per_second
 from torch import Tensor
 
-WARM_UP = 3  # the first calls compile and tune kernels
+WARM_UP_CALLS = 3  # the first calls compile and tune kernels
 Row = dict[str, Any]
 
 
-def measured(case: Case, machine: Machine, batch: int | None, rounds: int) -> Row:
-    """Its row; a model whose rows were not asked for gets half as many until they fit."""
+def measure_case(case: Case, machine: Machine, batch: int | None, rounds: int) -> Row:
+    """Measure a case; without an explicit batch size, a model gets half as many rows until they fit into memory."""
     rows, too_many = batch or SCALES[case.size].rows, []
     while True:
-        row = attempt(case, machine, rows, rounds)
+        row = try_case(case, machine, rows, rounds)
         if "out of memory" not in row.get("error", "") or batch or case.kind == "kernel" or rows == 1:
             return row | ({"did_not_fit": too_many} if too_many else {})
         too_many.append(rows)
         rows //= 2
 
 
-def attempt(case: Case, machine: Machine, rows: int, rounds: int) -> Row:
-    """Once.  Whatever goes wrong is told, so that the other cases are measured; what it held is given back."""
+def try_case(case: Case, machine: Machine, rows: int, rounds: int) -> Row:
+    """Measure a case once; an error is returned in the row, so that the other cases are still measured."""
     row: Row = {"kind": case.kind, "size": case.size, "name": case.name, "rows": rows}
     try:
-        row |= taken(case, machine, rows, rounds)
+        row |= time_case(case, machine, rows, rounds)
     except torch.OutOfMemoryError:
         row["error"] = f"out of memory with {rows} rows"
     except Exception as error:
-        told = str(error).strip().splitlines() or [""]
-        row["error"] = f"{type(error).__name__}: {told[0]}"
+        lines = str(error).strip().splitlines() or [""]
+        row["error"] = f"{type(error).__name__}: {lines[0]}"
     gc.collect()
     if machine.device == "cuda":
         torch.cuda.empty_cache()
     return row
 
 
-def taken(case: Case, machine: Machine, rows: int, rounds: int) -> Row:
-    """What there is to tell of it when all goes well."""
+def time_case(case: Case, machine: Machine, rows: int, rounds: int) -> Row:
+    """Prepare and time a case, and return its results."""
     if machine.device == "cuda":
         torch.cuda.reset_peak_memory_stats()
-    prepare(case, machine)
-    made = case.make(machine, rows)
-    prepare(case, machine)  # again, for what was imported just now
-    seconds, answer = best(made.run, rounds, machine)
-    row = made.told | {"seconds": seconds, "tokens_per_second": made.tokens / seconds}
+    enable_interpreter(case, machine)
+    prepared = case.make(machine, rows)
+    enable_interpreter(case, machine)  # again, for kernels that were imported just now
+    seconds, answer = best_seconds(prepared.run, rounds, machine)
+    row = prepared.details | {"seconds": seconds, "tokens_per_second": prepared.tokens / seconds}
     row |= {"peak_bytes": torch.cuda.max_memory_allocated()} if machine.device == "cuda" else {}
-    # a model's loss, or the mean square of a kernel's answer: a number that is not one would be a fault
-    return row | {"answer": answer, "paper_tokens_per_second": in_the_paper(case)}
+    # a model's loss, or the mean square of a kernel's output: NaN would show a fault
+    return row | {"answer": answer, "paper_tokens_per_second": paper_tokens_per_second(case)}
 
 
-def prepare(case: Case, machine: Machine) -> None:
-    """Let Triton's kernels take CPU tensors; on a GPU there is nothing to prepare."""
-    if machine.device != "cuda" and case.triton:
-        from hqlt_lab.check.interpreter import interpret
+def enable_interpreter(case: Case, machine: Machine) -> None:
+    """Let Triton kernels accept CPU tensors; does nothing on a GPU."""
+    if machine.device != "cuda" and case.uses_triton:
+        from hqlt_lab.check.triton_interpreter import enable_triton_interpreter
 
-        interpret()
+        enable_triton_interpreter()
 
 
-def best(run: Callable[[], Tensor], rounds: int, machine: Machine) -> tuple[float, float]:
-    """Seconds of the fastest of several calls, and what the last one answered; on a CPU one call is enough."""
+def best_seconds(run: Callable[[], Tensor], rounds: int, machine: Machine) -> tuple[float, float]:
+    """Return the seconds of the fastest of several calls, and the last result; on a CPU a single call."""
     if machine.device == "cpu":
-        began = time.perf_counter()
+        start_time = time.perf_counter()
         answer = run().item()
-        return time.perf_counter() - began, answer
-    for _ in range(WARM_UP):
+        return time.perf_counter() - start_time, answer
+    for _ in range(WARM_UP_CALLS):
         run()
     seconds = []
     for _ in range(rounds):

@@ -1,12 +1,12 @@
-"""How long it takes to look at a study of 10,000 finished cells: `hqlt status` and `hqlt report`, as they are typed.
+"""Time of `hqlt status` and `hqlt report` for a study of 10,000 finished cells.
 
-10 arms x 10 crossed windows x 10 learning rates x 10 seeds.  Nothing is trained: the cells' numbers are drawn, and
-written by the lab's own ledger, outcomes and curves, into a journal and folders like those of a real study.
+10 arms x 10 crossed windows x 10 learning rates x 10 seeds.  Nothing is trained: the results are random, and are
+written by the lab's own ledger, outcomes and metrics into a journal and folders like those of a real study.
 
     python benchmarks/many_cells.py [seeds] [--keep FOLDER]      10 seeds are 10,000 cells
     HQLT_STORE=postgresql://... python benchmarks/many_cells.py  the same in a database
 
-Also how long it takes to plan the study with one arm more, and to see that nothing else is to be trained.
+Also measures `hqlt plan` and `hqlt status` after one arm was added.
 """
 
 import json
@@ -23,16 +23,16 @@ import optuna
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
-from hqlt_lab.experiment.experiment import Experiment, load
-from hqlt_lab.study.ledger import Ledger
-from hqlt_lab.study.place import Place
-from hqlt_lab.study.run import open_agenda
-from hqlt_lab.study.store import ENVIRONMENT, Store
-from hqlt_lab.track.provenance import code_of
-from hqlt_lab.track.sent import Sent
-from hqlt_lab.track.spool import Spool
-from hqlt_lab.train.claim import claim
-from hqlt_lab.train.outcome import Outcome
+from hqlt_lab.experiment.load_experiment import Experiment, load_experiment
+from hqlt_lab.rundir.cell_file import write_cell
+from hqlt_lab.rundir.metrics import MetricsWriter
+from hqlt_lab.rundir.outcome import Outcome
+from hqlt_lab.rundir.sync_state import SyncState
+from hqlt_lab.study.cell_ref import CellRef
+from hqlt_lab.study.ledger.ledger import Ledger
+from hqlt_lab.study.ledger.study_store import STORE_VARIABLE, StudyStore
+from hqlt_lab.study.run_study import open_plan
+from hqlt_lab.track.provenance import cell_code_hashes
 
 STUDY = """
 question: What does a large study cost to be looked at?
@@ -51,109 +51,121 @@ TIMINGS, RULES = (
     ("synchronous", "delayed_stream"),
     ("delta", "gated_delta", "retention", "linear_attention", "delta_product"),
 )
-MEASURES = (
+METRICS = (
     "loss",
     "accuracy",
-    "normalised_accuracy",
+    "normalized_accuracy",
     *(f"accuracy/length_{low}_{low + 39}" for low in range(40, 240, 40)),
 )
 
 
-def arms() -> str:
-    """Every rule with every timing, without the base itself."""
+def format_arms() -> str:
+    """Return the YAML lines of all arms: every rule with every timing, except the base itself."""
     pairs = [(rule, timing) for timing in TIMINGS for rule in RULES if (rule, timing) != ("delta", "synchronous")]
     return "\n  ".join(
         f"{rule}_{timing}: {{model.update_rule: {rule}, model.timing.name: {timing}}}" for rule, timing in pairs
     )
 
 
-def fill(experiment: Experiment, store: Store) -> None:
-    """Every cell is done."""
-    with store.owned():
-        agenda = open_agenda(experiment, store)
-        for place in agenda.places():
-            folder = store.cell(place.key)
-            cell = agenda.known[place.key]
-            claim(folder, cell)
-            outcome = drawn(place)
+def write_finished_cells(experiment: Experiment, store: StudyStore) -> None:
+    """Write folder and ledger entry of every cell, with random results."""
+    with store.session():
+        plan = open_plan(experiment, store)
+        for cell_ref in plan.list_cells():
+            folder = store.cell_folder(cell_ref.key)
+            cell = plan.cells_by_key[cell_ref.key]
+            write_cell(folder, cell)
+            outcome = draw_outcome(cell_ref)
             outcome.write(folder)
-            Sent(uri="sqlite:///mlflow.db", experiment="1", run=place.key * 2).note(folder)
-            with Spool(folder) as spool:
+            SyncState(uri="sqlite:///mlflow.db", experiment="1", run=cell_ref.key * 2).write(folder)
+            with MetricsWriter(folder) as metrics:
                 for step in range(10, 201, 10):
-                    spool.add(step, {"train/loss": outcome.metrics["train/loss"] * (1 + 1 / step)})
-            note(agenda.ledger, agenda.studies[place.arm.title], place, code_of(cell), outcome)
+                    metrics.write_row(step, {"train/loss": outcome.metrics["train/loss"] * (1 + 1 / step)})
+            study_name = plan.study_name_by_arm[cell_ref.arm.title]
+            record_outcome(plan.ledger, study_name, cell_ref, cell_code_hashes(cell), outcome)
 
 
-def move(store: Store, url: str) -> None:
-    """The journal's studies into a database."""
-    moved = store.journal.rename(store.journal.with_suffix(".moved"))  # with one in its place it stays a journal's
-    storage = JournalStorage(JournalFileBackend(str(moved)))
-    os.environ[ENVIRONMENT] = url
-    database = Store(store.root, store.name)
-    with database.owned():
+def move_to_database(store: StudyStore, url: str) -> None:
+    """Copy the Optuna studies of a journal to a database."""
+    # renamed, because a study that has a journal does not use a database
+    renamed = store.journal_file.rename(store.journal_file.with_suffix(".moved"))
+    storage = JournalStorage(JournalFileBackend(str(renamed)))
+    os.environ[STORE_VARIABLE] = url
+    database = StudyStore(store.root, store.name)
+    with database.session():
         for name in optuna.get_all_study_names(storage):
             optuna.copy_study(
                 from_study_name=name,
                 from_storage=storage,
-                to_storage=database.book.storage(),
-                to_study_name=database.book.prefix + name,
+                to_storage=database.backend.open_storage(),
+                to_study_name=database.backend.study_prefix + name,
             )
 
 
-def drawn(place: Place) -> Outcome:
-    """Some numbers for a cell, the same every time."""
-    luck = random.Random(place.key)
-    metrics = {f"{split}/{name}": 100 * luck.random() for split in ("valid", "test") for name in MEASURES}
-    errors = {name: luck.random() for name in metrics if name.startswith("test/")}
+def draw_outcome(cell_ref: CellRef) -> Outcome:
+    """Return random results of a cell, which are the same every time."""
+    rng = random.Random(cell_ref.key)
+    metrics = {f"{split}/{name}": 100 * rng.random() for split in ("valid", "test") for name in METRICS}
+    errors = {name: rng.random() for name in metrics if name.startswith("test/")}
     return Outcome(
-        status="done", step=200, metrics=metrics | {"train/loss": luck.random()}, seconds=10.0, tokens_per_second=1e4,
+        status="done", step=200, metrics=metrics | {"train/loss": rng.random()}, seconds=10.0, tokens_per_second=1e4,
         parameters=123456, state_bytes=4096, flops_per_token=1e6, errors=errors,
     )  # fmt: skip
 
 
-def note(ledger: Ledger, study: str, place: Place, code: dict[str, str], outcome: Outcome) -> None:
-    """What the coordinator writes about a cell."""
-    point = dict(place.point or {})
-    told = {"key": place.key, "arm": place.arm.title, "seed": place.seed, "point": point, "counts": True, "code": code}
-    attempt = ledger.begin(study, ledger.ask(study, {}), told)
-    end = {name: value for name, value in vars(outcome).items() if name not in ("status", "message")}
-    ledger.finish(attempt, "done", outcome.metrics["valid/normalised_accuracy"], **end, why="")
+def record_outcome(ledger: Ledger, study_name: str, cell_ref: CellRef, code: dict[str, str], outcome: Outcome) -> None:
+    """Write the ledger entries of a cell, as the coordinator does."""
+    point = dict(cell_ref.point or {})
+    cell_attributes = {
+        "key": cell_ref.key,
+        "arm": cell_ref.arm.title,
+        "seed": cell_ref.seed,
+        "point": point,
+        "is_reported": True,
+        "code": code,
+    }
+    attempt = ledger.begin_attempt(study_name, ledger.ask_trial(study_name, {}), cell_attributes)
+    details = {name: value for name, value in vars(outcome).items() if name not in ("status", "message")}
+    ledger.finish_attempt(attempt, "done", outcome.metrics["valid/normalized_accuracy"], **details, why="")
 
 
-def typed(*words: str, folder: Path) -> dict[str, float]:
-    """Seconds that a command takes, on the clock and of the processor."""
-    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    subprocess.run([Path(sys.executable).parent / "hqlt", *words], cwd=folder, stdout=subprocess.DEVNULL, check=True)
-    wall, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+def time_command(*arguments: str, folder: Path) -> dict[str, float]:
+    """Return the wall time and the CPU time of a command in seconds."""
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    subprocess.run(
+        [Path(sys.executable).parent / "hqlt", *arguments], cwd=folder, stdout=subprocess.DEVNULL, check=True
+    )
+    wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
     return {"seconds": round(wall, 1), "processor": round(after.ru_utime - before.ru_utime, 1)}
 
 
 def main(seeds: int, folder: Path) -> None:
-    (folder / "many.yaml").write_text(STUDY.format(arms=arms(), seeds=seeds))
-    url = os.environ.pop(ENVIRONMENT, "")
+    (folder / "many.yaml").write_text(STUDY.format(arms=format_arms(), seeds=seeds))
+    url = os.environ.pop(STORE_VARIABLE, "")
     if not (folder / "runs").exists():
-        began, store = time.perf_counter(), Store(folder / "runs", "many")
-        fill(load(folder / "many.yaml"), store)
+        start, store = time.perf_counter(), StudyStore(folder / "runs", "many")
+        write_finished_cells(load_experiment(folder / "many.yaml"), store)
         if url:
-            move(store, url)
-        print(f"made in {time.perf_counter() - began:.0f} s", file=sys.stderr)
-    os.environ |= {ENVIRONMENT: url} if url else {}
-    told = {"first status": typed("status", "many.yaml", folder=folder)}  # keeps the plan, as `hqlt run` does
-    told |= {verb: typed(verb, "many.yaml", folder=folder) for verb in ("status", "report")}
+            move_to_database(store, url)
+        print(f"made in {time.perf_counter() - start:.0f} s", file=sys.stderr)
+    os.environ |= {STORE_VARIABLE: url} if url else {}
+    # the first call writes the cached plan, as `hqlt run` does
+    times = {"first status": time_command("status", "many.yaml", folder=folder)}
+    times |= {command: time_command(command, "many.yaml", folder=folder) for command in ("status", "report")}
     (folder / "more").mkdir(exist_ok=True)
     more = (folder / "many.yaml").read_text().replace("arms:", "arms:\n  one_more: {model.width: 32}")
     (folder / "more/many.yaml").write_text(more)
-    told["plan with one arm more"] = typed("plan", "more/many.yaml", folder=folder)
-    told["status with one arm more"] = typed("status", "more/many.yaml", folder=folder)
-    print(json.dumps({"cells": 1000 * seeds} | told))
+    times["plan with one arm more"] = time_command("plan", "more/many.yaml", folder=folder)
+    times["status with one arm more"] = time_command("status", "more/many.yaml", folder=folder)
+    print(json.dumps({"cells": 1000 * seeds} | times))
 
 
 if __name__ == "__main__":
     count = int(sys.argv[1]) if sys.argv[1:2] and sys.argv[1].isdigit() else 10
     if "--keep" in sys.argv:
-        kept = Path(sys.argv[sys.argv.index("--keep") + 1])
-        kept.mkdir(parents=True, exist_ok=True)
-        main(count, kept)
+        folder = Path(sys.argv[sys.argv.index("--keep") + 1])
+        folder.mkdir(parents=True, exist_ok=True)
+        main(count, folder)
     else:
         with tempfile.TemporaryDirectory() as name:
             main(count, Path(name))

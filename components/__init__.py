@@ -1,12 +1,13 @@
-"""The interchangeable parts, one file each: dropping a file on a shelf registers it.
+"""Interchangeable components, one file each.  A file in the subfolder of its kind is registered automatically.
 
-    update_rules/   how a token changes the fast weights
+    update_rules/   how a token updates the fast weights
     timings/        when a token enters which memory, and for how long
-    mixers/         how the two memories' answers become one
-    positions/      how softmax knows where a token stood
-    feature_maps/   what the fast weights see of a query or a key
+    mixers/         how the outputs of the two memories are combined
+    positions/      how softmax attention encodes token positions
+    feature_maps/   the map applied to queries and keys before the fast weights
 
-A shelf's `_base.py` states the contract of its parts; `hqlt check KIND NAME` proves a part against it.
+The `_base.py` of a subfolder defines the interface of its components; `hqlt check KIND NAME` tests a component against
+it.  The folder is installed and imported as `hqlt_lab.components` (see setup.py).
 """
 
 assert __name__ == "hqlt_lab.components", "import hqlt_lab.components, never the bare folder name"

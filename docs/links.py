@@ -1,11 +1,11 @@
-"""The site is the repository seen from its docs: what a page links to outside of docs/ becomes part of the site.
+"""mkdocs hooks that add the files outside of docs/ to the site and rewrite the links to them.
 
-On disk and on GitHub a page says `../experiments/README.md`.  A site has no place above its front page, so the folder
-docs/ becomes the site's root, everything else lies where it lies in the repository, and links are turned accordingly:
+On disk and on GitHub a page links to `../experiments/README.md`.  A site has no folder above its front page, so docs/
+becomes the site's root, all other files keep their paths in the repository, and links are rewritten accordingly:
 
     docs/reports.md -> reports.md        experiments/README.md -> experiments/README.md        README.md -> index.md
 
-mkdocs calls the functions that begin with `on_`.
+mkdocs calls the functions whose names begin with `on_`.
 """
 
 import posixpath
@@ -16,36 +16,35 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
-BESIDE = ("CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "LICENSE")
-SHELVES = ("experiments", "components")
-ENDINGS = ("md", "yaml", "py", "html")
+ROOT_FILES = ("CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "LICENSE")
+LINKED_FOLDERS = ("experiments", "components")
+SUFFIXES = ("md", "yaml", "py", "svg")
 LINK = re.compile(r"(\]\()(?!\w+:|#|/)([^)#\s]+)")
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add what lies beside docs/."""
-    found = [ROOT / name for name in BESIDE]
-    for shelf in SHELVES:
-        found += (file for ending in ENDINGS for file in sorted((ROOT / shelf).rglob(f"*.{ending}")))
-    found = [file for file in found if (file.parent.name, file.suffix) != ("answers", ".md")]  # beside each is its page
-    for file in found:
+    """Add the linked files outside of docs/ to the site."""
+    paths = [ROOT / name for name in ROOT_FILES]
+    for folder in LINKED_FOLDERS:
+        paths += (file for suffix in SUFFIXES for file in sorted((ROOT / folder).rglob(f"*.{suffix}")))
+    for file in paths:
         files.append(File.generated(config, file.relative_to(ROOT).as_posix(), abs_src_path=str(file)))
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Turn the links of a page."""
-    here = posixpath.dirname(in_repository(page.file))
-    return LINK.sub(lambda found: found[1] + turned(found[2], here, posixpath.dirname(page.file.src_uri)), markdown)
+    """Rewrite the relative links of a page."""
+    source_folder, site_folder = posixpath.dirname(repository_path(page.file)), posixpath.dirname(page.file.src_uri)
+    return LINK.sub(lambda match: match[1] + rewrite_link(match[2], source_folder, site_folder), markdown)
 
 
-def in_repository(file: Any) -> str:
-    """Where a page of the site lies on disk, from the repository's root."""
+def repository_path(file: Any) -> str:
+    """Return the path of a page's file relative to the repository's root."""
     return str(file.src_uri) if file.generated_by else f"docs/{file.src_uri}"
 
 
-def turned(link: str, here: str, there: str) -> str:
-    """A link of a file in the folder `here` of the repository, as its page in `there` of the site says it."""
-    target = posixpath.normpath(posixpath.join(here, link))
+def rewrite_link(link: str, source_folder: str, site_folder: str) -> str:
+    """Turn a link relative to a folder of the repository into one relative to a folder of the site."""
+    target = posixpath.normpath(posixpath.join(source_folder, link))
     in_site = "index.md" if target == "README.md" else target.removeprefix("docs/")
-    return posixpath.relpath(in_site, there or ".")
+    return posixpath.relpath(in_site, site_folder or ".")

@@ -1,80 +1,73 @@
-"""hqlt_lab: ablations of hybrid quadratic-linear transformers.
+"""hqlt_lab: ablation studies of hybrid quadratic-linear transformers.
 
     import hqlt_lab as lab
 
-    lab.available("update_rule")                     what there is
-    lab.build_model(width=64, mixer="sum", ...)      a composition
-    lab.sizes(model, 2048)                           its parameters, state and FLOPs, part by part
-    lab.probe(model, tokens)["share"]                which memory does the work, layer by layer and head by head
-    lab.check_part("update_rule", "delta")           the conformance kit
-    lab.run("experiments/first_run.yaml")            a study; lab.results and lab.load read it
+    lab.available("update_rule")                     list the registered components of a kind
+    lab.build_model(width=64, mixer="sum", ...)      build a model from components
+    lab.sizes(model, 2048)                           parameters, state and FLOPs of each component
+    lab.probe(model, tokens)["share"]                share of each memory in the output, per layer and head
+    lab.check_component("update_rule", "delta")      run the conformance tests
+    lab.run("experiments/first_run.yaml")            run a study; lab.results and lab.load read its results
 
-Names load on first use, so that `import hqlt_lab` costs nothing.
+Names are imported on first use, so `import hqlt_lab` loads neither torch nor Lightning.
 """
 
 import importlib.util
-import os
+import logging
 from typing import Any
 
-# Threads that wait for each other sleep.  By default they spin, and where two programs share the cores a step was
-# seen to take 30 times as long.  Read when torch is loaded; a value that is set already stays.
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-# Some virtual machines announce AMX and die of its first instruction, in a bfloat16 product; float32 has no use for it.
-os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX10_1_512")
-# Nothing is told to anybody about who uses the lab: the libraries below it would, unless they are told not to.
-_TELL_NOBODY = {
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "HF_HUB_DISABLE_TELEMETRY": "1",
-    "HF_UPDATE_DOWNLOAD_COUNTS": "0",
-    "RAY_USAGE_STATS_ENABLED": "0",
-}
-os.environ.update({name: value for name, value in _TELL_NOBODY.items() if name not in os.environ})
+from hqlt_lab.process_settings import IMPORT_ENV, ignore_tqdm_warning, set_env_defaults
+
+set_env_defaults(IMPORT_ENV)  # before torch and the other libraries are loaded
+ignore_tqdm_warning()
 
 if importlib.util.find_spec("hqlt_lab.registry") is None:
     raise ImportError(
         "hqlt_lab is not installed: run `make demo` in the clone, or `pip install -c constraints.txt -e .`"
     )
 
-_HOME = {
-    "Layout": "hqlt_lab.model.layout",
-    "Sampling": "hqlt_lab.generation.sampling",
+# Without a handler, Python would print warnings of a library to standard error; see hqlt_lab.log_handler.
+logging.getLogger("hqlt_lab").addHandler(logging.NullHandler())
+
+_MODULE_BY_NAME = {
+    "Layout": "hqlt_lab.model.batch_layout",
+    "Sampling": "hqlt_lab.generation.sampling_options",
     "available": "hqlt_lab.registry",
     "build": "hqlt_lab.registry",
     "build_model": "hqlt_lab.model.sequence_model",
-    "check_part": "hqlt_lab.check.kit",
+    "check_component": "hqlt_lab.check.conformance",
     "compare": "hqlt_lab.api",
     "describe": "hqlt_lab.registry",
     "evaluate": "hqlt_lab.api",
     "evaluate_tasks": "hqlt_lab.api",
     "export": "hqlt_lab.api",
     "generate": "hqlt_lab.api",
-    "gym_world": "hqlt_lab.tasks._gym",
-    "include": "hqlt_lab.registry",
-    "lesion": "hqlt_lab.model.lesions",
+    "gym_environment": "hqlt_lab.tasks._to_gymnasium",
+    "lesion": "hqlt_lab.model.analysis.lesions",
     "load": "hqlt_lab.api",
+    "load_components": "hqlt_lab.registry",
     "load_export": "hqlt_lab.api",
+    "make_report": "hqlt_lab.api",
     "options": "hqlt_lab.registry",
-    "probe": "hqlt_lab.model.probes",
+    "probe": "hqlt_lab.model.analysis.memory_probes",
     "register": "hqlt_lab.registry",
+    "register_hugging_face": "hqlt_lab.hugging_face.registration",
     "results": "hqlt_lab.api",
-    "roofline": "hqlt_lab.model.roofline",
+    "roofline": "hqlt_lab.model.analysis.roofline",
     "run": "hqlt_lab.api",
     "select_rows": "hqlt_lab.model.state",
-    "sizes": "hqlt_lab.model.sizes",
-    "temporarily": "hqlt_lab.registry",
+    "sizes": "hqlt_lab.model.analysis.component_sizes",
+    "temporary_components": "hqlt_lab.registry",
 }
-__all__ = list(_HOME)  # pyright: ignore
+__all__ = list(_MODULE_BY_NAME)  # pyright: ignore
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"hqlt_lab has no {name!r}. There is: {', '.join(sorted(_HOME))}.")
-    return getattr(importlib.import_module(_HOME[name]), name)
+    if name not in _MODULE_BY_NAME:
+        raise AttributeError(f"hqlt_lab has no {name!r}. Available: {', '.join(sorted(_MODULE_BY_NAME))}.")
+    return getattr(importlib.import_module(_MODULE_BY_NAME[name]), name)
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *_HOME]
-
-
-importlib.import_module("hqlt_lab.hugging_face.join").join()
+    return [*globals(), *_MODULE_BY_NAME]

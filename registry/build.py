@@ -1,87 +1,118 @@
-"""From a name and options, as YAML gives them, to the part itself."""
+"""Build components from a name and options, as written in YAML."""
 
 import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from hqlt_lab.errors import HqltError, RegistryError, did_you_mean, listed
-from hqlt_lab.registry.entries import canonical, find
+from hqlt_lab.errors import (
+    ConfigIssue,
+    RegistryError,
+    format_names,
+    issues_under,
+    join_path,
+    join_sentences,
+)
+from hqlt_lab.registry.entries import canonical_name, find_factory
 from hqlt_lab.registry.kinds import KINDS
-from hqlt_lab.registry.options import fits, options, parameters, rewritten, spelled
+from hqlt_lab.registry.options import format_type, inspect_parameters, matches_type, options, suggest_integer
+from hqlt_lab.registry.settings_parsing import suggest_name
 
-Spec = str | Mapping[str, Any]  # "delta", or {"name": "delta", "max_beta": 2}
+ComponentSpec = str | Mapping[str, Any]  # "delta", or {"name": "delta", "max_beta": 2}
 
 
-def split(kind: str, spec: Spec, at: str | None = None) -> tuple[str, dict[str, Any]]:
-    """The name and the options of a part, checked against its signature; every mistake in one message."""
-    at = at or kind
+def parse_spec(kind: str, spec: ComponentSpec, location: str | None = None) -> tuple[str, dict[str, Any]]:
+    """Split a spec into name and options and check them. Raise RegistryError with one issue per mistake.
+
+    `location` is the path of the spec; without one, the kind.
+    """
+    location = kind if location is None else location
     if isinstance(spec, Mapping):
-        chosen = {str(key): value for key, value in spec.items()}
-        if "name" not in chosen:
-            raise RegistryError(
-                f"{at}: a {kind} is given by its name, or as {{name: ..., option: ...}}; got {dict(spec)}."
+        chosen_options = {str(key): value for key, value in spec.items()}
+        if "name" not in chosen_options:
+            raise RegistryError.at(
+                location,
+                "component_without_name",
+                f"a {kind} needs a name, got {dict(spec)}.",
+                "Write the name, or {name: ..., option: ...}.",
             )
-        name = chosen.pop("name")
+        name = chosen_options.pop("name")
     else:
-        name, chosen = spec, {}
-    find(kind, name, at)
-    if complaints := mistakes(kind, name, chosen, at):
-        raise RegistryError("\n".join(complaints))
-    return canonical(name), chosen
+        name, chosen_options = spec, {}
+    find_factory(kind, name, location)
+    if issues := find_option_issues(kind, name, chosen_options, location):
+        raise RegistryError(*issues)
+    return canonical_name(name), chosen_options
 
 
-def mistakes(kind: str, name: str, chosen: Mapping[str, Any], at: str) -> list[str]:
-    """What is wrong with these options, a sentence each."""
-    known = options(kind, name, at)
-    found = [
-        f"{at}: {kind} {name!r} has no option {key!r}.{did_you_mean(key, known)} Options: {listed(known)}."
-        for key in chosen
-        if key not in known
+def find_option_issues(kind: str, name: str, chosen_options: Mapping[str, Any], location: str) -> list[ConfigIssue]:
+    """Return one issue for each unknown option, wrong type and missing required option."""
+    declared = options(kind, name, location)
+    issues = [
+        ConfigIssue(
+            join_path(location, key),
+            "unknown_option",
+            f"{kind} {name!r} has no option {key!r}.",
+            join_sentences(suggest_name(key, declared), f"Options: {format_names(declared)}."),
+        )
+        for key in chosen_options
+        if key not in declared
     ]
-    found += [
-        f"{at}.{key}: {kind} {name!r} takes {spelled(known[key].type)} here, got {value!r}."
-        f"{rewritten(value, known[key].type)}"
-        for key, value in chosen.items()
-        if key in known and not fits(value, known[key].type)
+    issues += [
+        ConfigIssue(
+            join_path(location, key),
+            "option_of_wrong_type",
+            f"{kind} {name!r} takes {format_type(declared[key].type)} here, got {value!r}.",
+            suggest_integer(value, declared[key].type),
+        )
+        for key, value in chosen_options.items()
+        if key in declared and not matches_type(value, declared[key].type)
     ]
-    return found + [
-        f"{at}: {kind} {name!r} needs the option {option.name!r} ({spelled(option.type)}).{handed_over(kind)}"
-        for option in known.values()
-        if option.required and option.name not in chosen
+    return issues + [
+        ConfigIssue(
+            location,
+            "missing_option",
+            f"{kind} {name!r} needs the option {option.name!r} ({format_type(option.type)}).",
+            argument_hint(kind),
+        )
+        for option in declared.values()
+        if option.is_required and option.name not in chosen_options
     ]
 
 
-def handed_over(kind: str) -> str:
-    """What a maker may name without its being an option, in a sentence."""
-    given = KINDS[kind].given
-    return f" (What the lab hands to every {kind} that names it: {listed(given)}.)" if given else ""
+def argument_hint(kind: str) -> str:
+    """Return a sentence that lists the arguments which the lab provides for this kind, or ""."""
+    provided = KINDS[kind].provided
+    return f"Arguments that hqlt_lab can pass to a {kind}: {format_names(provided)}." if provided else ""
 
 
-def check_class(kind: str, name: str, maker: Callable[..., Any], at: str) -> None:
-    """A class that lacks what the lab asks of its kind is told which one to subclass; a function may make anything."""
-    bases, place = KINDS[kind].bases, f"{KINDS[kind].shelf}._base"
-    if not inspect.isclass(maker) or not bases:
+def check_base_class(kind: str, name: str, factory: Callable[..., Any], location: str) -> None:
+    """Raise RegistryError if a class lacks public methods of the base class of its kind. Functions are not checked."""
+    base_names, base_module = KINDS[kind].base_classes, f"{KINDS[kind].package}._base"
+    if not inspect.isclass(factory) or not base_names:
         return
-    asked = vars(getattr(importlib.import_module(place), bases[-1]))
-    if lacks := [each for each in asked if not each.startswith("_") and not hasattr(maker, each)]:
-        raise RegistryError(
-            f"{at}: {kind} {name!r} is the class {maker.__name__}, which has no {' or '.join(lacks[:2])}. "
-            f"Subclass {' or '.join(bases)}: from {place} import {bases[0]}"
+    required_attributes = vars(getattr(importlib.import_module(base_module), base_names[-1]))
+    missing = [attr for attr in required_attributes if not attr.startswith("_") and not hasattr(factory, attr)]
+    if missing:
+        raise RegistryError.at(
+            location,
+            "missing_method",
+            f"{kind} {name!r} is the class {factory.__name__}, which has no {' or '.join(missing[:2])}.",
+            f"Subclass {' or '.join(base_names)}: from {base_module} import {base_names[0]}",
         )
 
 
-def build(kind: str, spec: Spec, at: str | None = None, **given: Any) -> Any:
-    """Make the part; of what is `given` (width, heads, ...) it receives what its signature names."""
-    at = at or kind
-    name, chosen = split(kind, spec, at)
-    maker = find(kind, name)
-    check_class(kind, name, maker, at)
-    asked = [key for key in parameters(maker) if key in KINDS[kind].given]
-    if missing := [key for key in asked if key not in given and parameters(maker)[key].required]:
-        raise RegistryError(f"{at}: {kind} {name!r} asks for {listed(missing)}, which was not given here.")
-    try:
-        return maker(**chosen, **{key: given[key] for key in asked if key in given})
-    except HqltError as error:
-        # a part's own complaints ("window: at least 1 is needed"), a line each, gain the place where they were written
-        raise type(error)("\n".join(f"{at}.{line}" for line in str(error).splitlines())) from error
+def build(kind: str, spec: ComponentSpec, location: str | None = None, **provided: Any) -> Any:
+    """Build the component. Of the `provided` arguments (width, heads, ...) it gets those that its signature names."""
+    location = kind if location is None else location
+    name, chosen_options = parse_spec(kind, spec, location)
+    factory = find_factory(kind, name)
+    check_base_class(kind, name, factory, location)
+    parameters = inspect_parameters(factory)
+    needed = [key for key in parameters if key in KINDS[kind].provided]
+    if missing := [key for key in needed if key not in provided and parameters[key].is_required]:
+        raise RegistryError.at(
+            location, "argument_not_provided", f"{kind} {name!r} needs {format_names(missing)}, which was not passed."
+        )
+    with issues_under(location):  # a component reports issues by the names of its options
+        return factory(**chosen_options, **{key: provided[key] for key in needed if key in provided})

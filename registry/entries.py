@@ -1,6 +1,7 @@
-"""The book of registered parts: write in it, look in it, restore it."""
+"""Register components and look them up by kind and name."""
 
 import inspect
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,120 +9,170 @@ from dataclasses import dataclass, is_dataclass
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
-from hqlt_lab.errors import RegistryError, did_you_mean, listed
-from hqlt_lab.registry.kinds import KINDS, kind_named
-from hqlt_lab.registry.outside import forget, included, left_out
-from hqlt_lab.registry.shelves import stock
+from hqlt_lab.errors import RegistryError, did_you_mean, format_names, join_sentences
+from hqlt_lab.registry.discovery import ensure_loaded
+from hqlt_lab.registry.kinds import KINDS, get_kind
+from hqlt_lab.registry.plugins import file_load_hint, list_loaded_files, unload_files
 
-Maker = TypeVar("Maker", bound=Callable[..., Any])
+Factory = TypeVar("Factory", bound=Callable[..., Any])
 
-_book: dict[tuple[str, str], Callable[..., Any]] = {}
-OWN = " One of your own comes in with its file: hqlt --with FILE.py ..."
+_factories: dict[tuple[str, str], Callable[..., Any]] = {}
+_registering_files: dict[tuple[str, str], str] = {}  # file name of the code that called `register`
+LOAD_HINT = "Load your own components with: hqlt --with FILE.py ..."
 
 
 @dataclass(frozen=True)
-class Entry:
-    """What is known of a part without making it."""
+class Documented:
+    """The documentation and the source location of a component."""
 
     kind: str
     name: str
-    maker: Callable[..., Any]
     doc: str
     file: str
     line: int
 
     @property
-    def idea(self) -> str:
-        """The first sentence of its words."""
+    def summary(self) -> str:
+        """The first paragraph of the documentation, in one line."""
         first = self.doc.split("\n\n")[0].replace("\n", " ").strip()
         return first[:1].upper() + first[1:]
 
 
-def register(kind: str, name: str) -> Callable[[Maker], Maker]:
-    """Make a class or function known as `name`.  A reloaded cell or module may register its own again."""
-    kind_named(kind)
+@dataclass(frozen=True)
+class Entry(Documented):
+    """A registered component: its documentation, source location and factory."""
+
+    factory: Callable[..., Any]
+
+
+def register(kind: str, name: str) -> Callable[[Factory], Factory]:
+    """Register a class or function under `name`. A reloaded module may register it again.
+
+    In a notebook a new definition replaces the old one, also under another class name.
+    """
+    get_kind(kind)
     if not name.isidentifier() or name != name.lower():
-        raise RegistryError(f"{kind} {name!r}: a name is lower_case letters, digits and underscores.")
+        raise RegistryError.at(
+            kind, "invalid_component_name", f"{name!r} is not a name of lower_case letters, digits and underscores."
+        )
 
-    def note(maker: Maker) -> Maker:
-        known = _book.get((kind, name))
-        if known is not None and _origin(known) != _origin(maker):
-            ours, theirs = sorted(
-                (_origin(known), _origin(maker)), key=lambda origin: not origin.startswith("hqlt_lab.")
+    def add_factory(factory: Factory) -> Factory:
+        existing = _factories.get((kind, name))
+        is_redefined = existing is not None and is_interactive(existing) and is_interactive(factory)
+        if existing is not None and not is_redefined and _qualified_name(existing) != _qualified_name(factory):
+            # the built-in component keeps its name, whichever of the two was imported first
+            components: list[Callable[..., Any]] = [existing, factory]
+            owner, other = sorted(components, key=lambda component: not component.__module__.startswith("hqlt_lab."))
+            raise RegistryError.at(
+                kind,
+                "name_registered_twice",
+                f"{name!r} is already registered by {_name_with_location(owner)}.",
+                f"Rename {_name_with_location(other)}.",
             )
-            raise RegistryError(f"{kind} {name!r} is already registered by {ours}; {theirs} needs another name.")
-        _book[kind, name] = maker
-        return maker
+        _factories[kind, name] = factory
+        _registering_files[kind, name] = sys._getframe(1).f_code.co_filename
+        return factory
 
-    return note
+    return add_factory
 
 
 def available(kind: str, pattern: str = "*") -> list[str]:
-    """The names of that kind, in alphabetical order; `pattern` may hold wildcards (`*delta*`)."""
-    kind_named(kind)
-    stock(kind)
-    return sorted(name for known, name in _book if known == kind and fnmatchcase(name, canonical(pattern)))
+    """Return the registered names of a kind, sorted. `pattern` may contain wildcards, such as `*delta*`."""
+    get_kind(kind)
+    ensure_loaded(kind)
+    names = (name for entry_kind, name in _factories if entry_kind == kind)
+    return sorted(name for name in names if fnmatchcase(name, canonical_name(pattern)))
 
 
-def find(kind: str, name: str, at: str | None = None) -> Callable[..., Any]:
-    """The maker of that name.  `at` is where the name was written (`model.mixer`), for the error."""
-    kind_named(kind)
-    stock(kind)
-    maker = _book.get((kind, canonical(name))) if isinstance(name, str) else None
-    if maker is None:
+def find_factory(kind: str, name: str, location: str | None = None) -> Callable[..., Any]:
+    """Return the factory of that name. `location` is where the name was written (`model.mixer`), for the error."""
+    get_kind(kind)
+    ensure_loaded(kind)
+    factory = _factories.get((kind, canonical_name(name))) if isinstance(name, str) else None
+    if factory is None:
         names = available(kind)
-        nearest = did_you_mean(str(name), names)
+        suggestion = did_you_mean(str(name), names)
         if isinstance(name, bool):
-            nearest = " YAML reads yes, no, on and off as true and false: quote the name, or write another."
-        raise RegistryError(
-            f"{at or kind}: no {kind} is called {name!r}.{nearest} Available: {listed(names)}."
-            f"{left_out(canonical(str(name))) or (OWN if not nearest else '')}"
+            suggestion = "YAML reads yes, no, on and off as true and false: quote the name, or write another."
+        load_hint = file_load_hint(canonical_name(str(name))) or ("" if suggestion else LOAD_HINT)
+        raise RegistryError.at(
+            kind if location is None else location,
+            "unknown_component",
+            f"no {kind} is called {name!r}.",
+            join_sentences(suggestion, f"Available: {format_names(names)}.", load_hint),
         )
-    return maker
+    return factory
 
 
 def describe(kind: str, name: str) -> Entry:
-    """A part's words, file and line: what `hqlt show` prints."""
-    maker = find(kind, name)
-    module = inspect.getmodule(maker)
-    doc = inspect.getdoc(maker) if has_words(maker) else module and inspect.getdoc(module)
-    try:
-        file, line = inspect.getsourcefile(maker) or "?", inspect.getsourcelines(maker)[1]
-    except (OSError, TypeError):  # defined at a prompt
-        file, line = "?", 0
-    return Entry(kind, canonical(name), maker, doc or "", file, line)
+    """Return the documentation, file and line of a component, as printed by `hqlt show`."""
+    factory = find_factory(kind, name)
+    module = inspect.getmodule(factory)
+    doc = inspect.getdoc(factory) if has_docstring(factory) else module and inspect.getdoc(module)
+    return Entry(kind, canonical_name(name), doc or "", *_source_location(factory), factory)
 
 
-def has_words(maker: Callable[..., Any]) -> bool:
-    """Whether someone wrote a docstring for it: a class inherits its base's, a dataclass writes down its signature."""
-    words = (vars(maker).get("__doc__") if inspect.isclass(maker) else maker.__doc__) or ""
-    return bool(words) and not (is_dataclass(maker) and words.startswith(f"{maker.__name__}("))
+def has_docstring(factory: Callable[..., Any]) -> bool:
+    """Return whether the factory has its own docstring, neither inherited nor generated by `dataclass`."""
+    doc = (vars(factory).get("__doc__") if inspect.isclass(factory) else factory.__doc__) or ""
+    return bool(doc) and not (is_dataclass(factory) and doc.startswith(f"{factory.__name__}("))
 
 
 @contextmanager
-def temporarily() -> Iterator[None]:
-    """Forget on leaving whatever was registered inside: for tests."""
+def temporary_components() -> Iterator[None]:
+    """Remove components registered inside the `with` block when it ends. For tests."""
+    # Load the built-in components first: modules are imported only once, so they could not be registered again.
     for kind in KINDS:
-        stock(kind)  # a shelf that is first opened inside must not be forgotten: its files are imported only once
-    before, files = dict(_book), set(included())
+        ensure_loaded(kind)
+    factories_before, files_before = dict(_factories), set(list_loaded_files())
     try:
         yield
     finally:
-        _book.clear()
-        _book.update(before)
-        forget(set(included()) - files)
+        _factories.clear()
+        _factories.update(factories_before)
+        unload_files(set(list_loaded_files()) - files_before)
 
 
-def typed() -> bool:
-    """Whether a part was typed at a prompt or in a notebook, where there is no file to look at."""
-    outside = {maker.__module__ for maker in _book.values() if not maker.__module__.startswith("hqlt_lab.")}
-    return any(not getattr(sys.modules.get(module), "__file__", None) for module in outside)
+def is_interactive(factory: Callable[..., Any]) -> bool:
+    """Return whether a component was defined in a notebook or at a prompt, so that its module has no file."""
+    module = factory.__module__
+    return not module.startswith("hqlt_lab.") and not getattr(sys.modules.get(module), "__file__", None)
 
 
-def canonical(name: str) -> str:
-    """Hyphens are accepted for underscores."""
+def list_interactive_components() -> list[tuple[str, str]]:
+    """Return (kind, name) of the components that were defined in a notebook or at a prompt."""
+    return [component for component, factory in _factories.items() if is_interactive(factory)]
+
+
+def find_registering_file(kind: str, name: str) -> str:
+    """Return the file name of the code that registered a component; for a notebook cell the name that IPython chose."""
+    return _registering_files[kind, canonical_name(name)]
+
+
+def canonical_name(name: str) -> str:
+    """Return the name with underscores for hyphens, which are accepted too."""
     return name.replace("-", "_")
 
 
-def _origin(maker: Callable[..., Any]) -> str:
-    return f"{maker.__module__}.{maker.__qualname__}"
+def _qualified_name(factory: Callable[..., Any]) -> str:
+    return f"{factory.__module__}.{factory.__qualname__}"
+
+
+def _source_location(factory: Callable[..., Any]) -> tuple[str, int]:
+    """Return file and line of a factory, or ("?", 0) if it was defined at a prompt."""
+    try:
+        return inspect.getsourcefile(factory) or "?", inspect.getsourcelines(factory)[1]
+    except (OSError, TypeError):
+        return "?", 0
+
+
+def _name_with_location(factory: Callable[..., Any]) -> str:
+    """Return the name of a class or function with its file and line, such as "Mine (mine.py, line 7)"."""
+    file, line = _source_location(factory)
+    return factory.__qualname__ if file == "?" else f"{factory.__qualname__} ({display_path(file)}, line {line})"
+
+
+def display_path(file: str) -> str:
+    """Return the path relative to the working directory if the file is inside it, else the path as given."""
+    relative = os.path.relpath(file)
+    return file if relative.startswith("..") else relative

@@ -1,46 +1,57 @@
-"""The kinds of parts, what each is for, where its shelf stands and what the lab hands to its makers."""
+"""The kinds of components: purpose, package of the built-in ones, arguments that the lab provides, base classes."""
 
 from typing import NamedTuple
 
-from hqlt_lab.errors import RegistryError, did_you_mean, listed
+from hqlt_lab.errors import RegistryError, did_you_mean, format_names, join_sentences
 
 
 class Kind(NamedTuple):
-    """One axis of an ablation."""
+    """A kind of interchangeable component, such as update rules or mixers: one axis of an ablation."""
 
-    idea: str
-    shelf: str | None  # the package whose files register the parts of this kind
-    given: tuple[str, ...] = ()  # what the lab offers a maker by name; all other parameters are options
-    bases: tuple[str, ...] = ()  # in the shelf's `_base`, what a class may subclass; the last has all that is asked
+    summary: str
+    package: str | None  # the package whose modules register the built-in components
+    provided: tuple[str, ...] = ()  # arguments that the lab passes to a factory by name; all other ones are options
+    # classes in `package`._base that a component may subclass; the last one declares all required methods
+    base_classes: tuple[str, ...] = ()
 
 
 KINDS: dict[str, Kind] = {
     "update_rule": Kind(
-        "how a token changes the fast weights",
+        "how a token updates the fast weights",
         "hqlt_lab.components.update_rules",
         ("width", "heads"),
         ("LinearRule", "StepRule", "UpdateRule"),
     ),
     "timing": Kind("when a token enters which memory, and for how long", "hqlt_lab.components.timings"),
     "mixer": Kind(
-        "how the two memories' answers become one", "hqlt_lab.components.mixers", ("width", "heads"), ("Mixer",)
+        "how the outputs of the two memories are combined", "hqlt_lab.components.mixers", ("width", "heads"), ("Mixer",)
     ),
     "positions": Kind(
-        "how softmax knows where a token stood", "hqlt_lab.components.positions", ("width", "heads"), ("Positions",)
+        "how softmax attention encodes token positions",
+        "hqlt_lab.components.positions",
+        ("width", "heads"),
+        ("Positions",),
     ),
     "feature_map": Kind(
-        "what the fast weights see of a query or a key",
+        "the map applied to queries and keys before the fast weights",
         "hqlt_lab.components.feature_maps",
         ("width", "heads"),
         ("FeatureMap",),
     ),
-    "task": Kind("what is learned", "hqlt_lab.tasks", bases=("Task",)),
-    "launcher": Kind("who trains the cells of a study, and where", "hqlt_lab.study.launchers", ("errand",)),
+    "task": Kind("what the model is trained on", "hqlt_lab.tasks", base_classes=("Task",)),
+    "launcher": Kind(
+        "where the cells of a study are trained, and with which resources", "hqlt_lab.study.launchers", ("context",)
+    ),
 }
 
 
-def kind_named(kind: str) -> Kind:
-    """The kind of that name, or a sentence that lists them."""
-    if kind not in KINDS:
-        raise RegistryError(f"No kind of part is called {kind!r}.{did_you_mean(kind, KINDS)} Kinds: {listed(KINDS)}.")
-    return KINDS[kind]
+def get_kind(name: str) -> Kind:
+    """Return the kind of that name. Raise RegistryError with the list of kinds if there is none."""
+    if name not in KINDS:
+        raise RegistryError.at(
+            "kind",
+            "unknown_kind",
+            f"no kind of component is called {name!r}.",
+            join_sentences(did_you_mean(name, KINDS), f"Kinds: {format_names(KINDS)}."),
+        )
+    return KINDS[name]

@@ -1,4 +1,4 @@
-"""A part's options are the parameters of its maker: name, type, default; and the check of a value against them."""
+"""Options of a component, read from the parameters of its factory, and type checks of their values."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -7,99 +7,99 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from hqlt_lab.registry.entries import find
+from hqlt_lab.registry.entries import find_factory
+from hqlt_lab.registry.field_docs import read_parameter_docs
 from hqlt_lab.registry.kinds import KINDS
-from hqlt_lab.registry.sentences import noted
 
 REQUIRED = inspect.Parameter.empty
-INFINITE, LARGEST_INT = float("inf"), 2**63
+INFINITY, MAX_INT = float("inf"), 2**63
 
 
 @dataclass(frozen=True)
 class Option:
-    """One setting of a part."""
+    """An option of a component: a parameter of its factory that an experiment can set."""
 
     name: str
     type: Any
     default: Any = REQUIRED
-    says: str = ""  # what it is, in a sentence
+    help: str = ""  # one sentence
 
     @property
-    def required(self) -> bool:
+    def is_required(self) -> bool:
         return self.default is REQUIRED
 
     def __str__(self) -> str:
-        return f"{self.name}: {spelled(self.type)}" + ("" if self.required else f" = {self.default}")
+        return f"{self.name}: {format_type(self.type)}" + ("" if self.is_required else f" = {self.default}")
 
 
-def options(kind: str, name: str, at: str | None = None) -> Mapping[str, Option]:
-    """What can be set on that part, in the order of its signature."""
-    return settable(kind, find(kind, name, at))
-
-
-@cache
-def settable(kind: str, maker: Callable[..., Any]) -> Mapping[str, Option]:
-    """What a file may set of all that the maker asks for; a large study asks a million times."""
-    return {key: option for key, option in parameters(maker).items() if key not in KINDS[kind].given}
+def options(kind: str, name: str, location: str | None = None) -> Mapping[str, Option]:
+    """Return the options of a component by name, in the order of its signature."""
+    return list_settable_options(kind, find_factory(kind, name, location))
 
 
 @cache
-def parameters(maker: Callable[..., Any]) -> Mapping[str, Option]:
-    """Everything the maker asks for, options and what the lab hands over alike."""
-    hints = get_type_hints(maker.__init__ if inspect.isclass(maker) else maker)
-    said = noted(maker)
+def list_settable_options(kind: str, factory: Callable[..., Any]) -> Mapping[str, Option]:
+    """Return the parameters of a factory that the lab does not provide. Cached: large studies call it very often."""
+    return {key: option for key, option in inspect_parameters(factory).items() if key not in KINDS[kind].provided}
+
+
+@cache
+def inspect_parameters(factory: Callable[..., Any]) -> Mapping[str, Option]:
+    """Return all parameters of a factory by name, both options and arguments that the lab provides."""
+    hints = get_type_hints(factory.__init__ if inspect.isclass(factory) else factory)
+    docs = read_parameter_docs(factory)
     return {
-        name: Option(name, hints.get(name, Any), as_in_yaml(parameter.default), said.get(name, ""))
-        for name, parameter in inspect.signature(maker).parameters.items()
-        if parameter.kind
-        not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)  # nn.Module's own, where none is given
+        name: Option(name, hints.get(name, Any), normalize_default(parameter.default), docs.get(name, ""))
+        for name, parameter in inspect.signature(factory).parameters.items()
+        # a class without __init__ has the *args and **kwargs of nn.Module
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
     }
 
 
-def as_in_yaml(default: Any) -> Any:
-    """A signature's tuple is a list in YAML: (3, 40) and [3, 40] are one value."""
+def normalize_default(default: Any) -> Any:
+    """Return a tuple default as a list, since YAML has only lists: (3, 40) and [3, 40] are the same value."""
     return list(default) if isinstance(default, tuple) else default
 
 
-def fits(value: Any, wanted: Any) -> bool:
-    """Whether a value from YAML is of the type that a signature asks for.
+def matches_type(value: Any, expected_type: Any) -> bool:
+    """Return whether a value from YAML has the type of a signature.
 
-    An int is a float; a bool is not an int; nan, infinity and what takes more than 64 bits are no numbers.
+    An int is accepted as a float; a bool is not an int. NaN, infinity and integers beyond 64 bits are rejected.
     """
-    origin, inner = get_origin(wanted), get_args(wanted)
-    if wanted is Any:
+    origin, inner = get_origin(expected_type), get_args(expected_type)
+    if expected_type is Any:
         return True
     if origin in (Union, UnionType):
-        return any(fits(value, one) for one in inner)
+        return any(matches_type(value, member) for member in inner)
     if origin is Literal:
-        return any(value == one and type(value) is type(one) for one in inner)
+        return any(value == choice and type(value) is type(choice) for choice in inner)
     if origin in (list, tuple):
-        return isinstance(value, list | tuple) and all(fits(item, inner[0]) for item in value)
+        return isinstance(value, list | tuple) and all(matches_type(item, inner[0]) for item in value)
     if origin in (dict, Mapping):
         return isinstance(value, Mapping)
-    if wanted is float:
-        return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < INFINITE
-    if wanted is int:
-        return isinstance(value, int) and not isinstance(value, bool) and abs(value) < LARGEST_INT
-    return isinstance(value, NoneType if wanted is None else wanted)
+    if expected_type is float:
+        return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < INFINITY
+    if expected_type is int:
+        return isinstance(value, int) and not isinstance(value, bool) and abs(value) < MAX_INT
+    return isinstance(value, NoneType if expected_type is None else expected_type)
 
 
-def rewritten(value: Any, wanted: Any) -> str:
-    """How a value that does not fit is written so that it does, in a sentence, where that is plain."""
-    if isinstance(value, float) and value.is_integer() and fits(int(value), wanted):
-        return f" Write {int(value)}."
+def suggest_integer(value: Any, expected_type: Any) -> str:
+    """Return "Write 1000." for a float such as 1e3 where an integer is expected, else ""."""
+    if isinstance(value, float) and value.is_integer() and matches_type(int(value), expected_type):
+        return f"Write {int(value)}."
     return ""
 
 
-def spelled(wanted: Any) -> str:
-    """A type in the words of a YAML file."""
-    origin, inner = get_origin(wanted), get_args(wanted)
+def format_type(type_hint: Any) -> str:
+    """Return a type in the terms of a YAML file, such as `int | null` or `list of float`."""
+    origin, inner = get_origin(type_hint), get_args(type_hint)
     if origin in (Union, UnionType):
-        return " | ".join(spelled(one) for one in inner)
+        return " | ".join(format_type(member) for member in inner)
     if origin is Literal:
-        return " | ".join(str(one) for one in inner)
-    if wanted in (None, NoneType):
+        return " | ".join(str(choice) for choice in inner)
+    if type_hint in (None, NoneType):
         return "null"
     if origin in (list, tuple):
-        return f"list of {spelled(inner[0])}"
-    return getattr(wanted, "__name__", str(wanted))
+        return f"list of {format_type(inner[0])}"
+    return getattr(type_hint, "__name__", str(type_hint))

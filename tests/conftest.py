@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Fixtures for all tests."""
 
 import os
 import subprocess
@@ -10,47 +10,47 @@ import torch
 
 from .postgres import postgres  # noqa: F401
 
-HERE = Path.cwd()
-os.environ.pop("COLUMNS", None)  # pytest-xdist tells its workers 80, and what is written to no terminal has no width
-STORES = ("MLFLOW_TRACKING_URI", "HQLT_STORE")
-for name in STORES:  # those of whoever runs the tests are not to be written to
+WORKING_FOLDER = Path.cwd()
+os.environ.pop("COLUMNS", None)  # pytest-xdist sets 80 for its workers; output without a terminal has no width
+STORE_VARIABLES = ("MLFLOW_TRACKING_URI", "HQLT_STORE")
+for name in STORE_VARIABLES:  # tests must not write to the stores of the user who runs them
     os.environ.pop(name, None)
 
 
 @pytest.fixture(autouse=True)
-def same_numbers_every_time() -> None:
+def fixed_seed() -> None:
     torch.manual_seed(0)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def everyone_begins_alike() -> None:
-    """Whatever outlives its module and changes the working folder or a store would be felt far away."""
-    assert Path.cwd() == HERE
-    assert not [name for name in STORES if name in os.environ]
+def clean_environment() -> None:
+    """Check that no earlier module has left another working folder or store, which would make later tests fail."""
+    assert Path.cwd() == WORKING_FOLDER
+    assert not [name for name in STORE_VARIABLES if name in os.environ]
 
 
 class SmallDisk:
-    """A disk of its own that can be filled to its last byte, and freed again."""
+    """A separate disk that can be filled to its last byte and freed again."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.ballast = folder, folder / "ballast"
+        self.folder, self.filler = folder, folder / "ballast"
 
     def fill(self) -> None:
-        with self.ballast.open("wb", buffering=0) as file:
-            for piece in (2**20, 2**12, 1):
+        with self.filler.open("wb", buffering=0) as file:
+            for size in (2**20, 2**12, 1):
                 try:
-                    while file.write(bytes(piece)):
+                    while file.write(bytes(size)):
                         pass
                 except OSError:
                     continue
 
     def free(self) -> None:
-        self.ballast.unlink()
+        self.filler.unlink()
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    """Real memory that the system takes for a disk, where it lets us."""
+    """A tmpfs of 32 MB; skips the test where mounting is not permitted."""
     folder = tmp_path / "small_disk"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(folder)]

@@ -1,1 +1,1 @@
-"""What the fast weights see of a query or a key."""
+"""Feature maps: applied to queries and keys before the fast weights."""

@@ -1,6 +1,8 @@
-"""ELU plus one: features that are never negative, for linear attention with a normaliser.
+"""ELU plus one: features that are never negative, for linear attention with a normalizer.
 
     phi(u) = elu(u) + 1 = e^{min(u, 0)} + max(u, 0)
+
+The features are positive, so the normalizer of linear attention cannot vanish.
 
     feature_map: elu_plus_one
 
@@ -15,8 +17,8 @@ from hqlt_lab.registry import register
 
 @register("feature_map", "elu_plus_one")
 class EluPlusOne(FeatureMap):
-    positive = True
+    is_nonnegative = True
 
     def forward(self, u: Tensor) -> Tensor:
-        # the same as F.elu(u) + 1, whose backward has other strides than torch.compile is told
+        # equals F.elu(u) + 1, whose backward returns other strides than torch.compile expects
         return u.clamp(max=0).exp() + u.relu()

@@ -1,8 +1,9 @@
-"""SiLU, then unit length: the feature map of the delta family.
+"""SiLU followed by L2 normalization: the feature map of the delta-rule family.
 
     phi(u) = silu(u) / sqrt(|silu(u)|^2 + eps)
 
-Unit keys make beta = 1 an exact replacement.  The eps keeps the zero vector zero, with a finite gradient.
+With unit keys, beta = 1 replaces a value exactly.  Because of eps the zero vector is mapped to zero with a finite
+gradient.
 
     feature_map: silu_l2
 
@@ -20,7 +21,7 @@ EPS = 1e-6
 
 @register("feature_map", "silu_l2")
 class SiluL2(FeatureMap):
-    unit = True
+    has_unit_norm = True
 
     def forward(self, u: Tensor) -> Tensor:
         u = F.silu(u)

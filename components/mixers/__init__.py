@@ -1,1 +1,1 @@
-"""How the two memories' answers become one."""
+"""Mixers: how the outputs of the two memories are combined."""

@@ -1,8 +1,10 @@
-"""Fast weights only: softmax is not computed.  With the delta rule this is DeltaNet.
+"""Fast weights only: softmax is not computed.
 
-y = fw
+    y = fw
 
-mixer: fw_only
+With the delta rule this is DeltaNet.
+
+    mixer: fw_only
 """
 
 from torch import Tensor

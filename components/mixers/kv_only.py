@@ -1,8 +1,10 @@
-"""Softmax only: the fast weights are not computed.  Without a window this is the Transformer.
+"""Softmax only: the fast weights are not computed.
 
-y = kv
+    y = kv
 
-mixer: kv_only
+Without a window (`timing: {name: synchronous, window: null}`) this is a Transformer.
+
+    mixer: kv_only
 """
 
 from torch import Tensor

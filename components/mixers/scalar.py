@@ -1,13 +1,15 @@
 """Scalar: two weights per head and token, each between 0 and 1.
 
-y = a * fw + b * kv,   (a, b) = sigmoid(W x)
+    y = a * fw + b * kv,   (a, b) = sigmoid(W x)
 
-mixer: scalar
+The weights a and b are independent; they need not sum to 1.
+
+    mixer: scalar
 """
 
 from torch import Tensor, nn
 
-from hqlt_lab.components.mixers._base import Mixer, Weight, by_head
+from hqlt_lab.components.mixers._base import Mixer, Weight, split_heads
 from hqlt_lab.registry import register
 
 
@@ -20,4 +22,4 @@ class Scalar(Mixer):
 
     def weights(self, x: Tensor) -> tuple[Weight, Weight]:
         a, b = self.to_weights(x).sigmoid().chunk(2, -1)  # [B, T, H] each
-        return by_head(a, self.heads), by_head(b, self.heads)  # [B, H, T, 1] each
+        return split_heads(a, self.heads), split_heads(b, self.heads)  # [B, H, T, 1] each

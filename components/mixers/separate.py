@@ -1,13 +1,15 @@
-"""Separate: every channel of each memory has a gate of its own.
+"""Separate: two independent gates per channel, one for each memory.
 
-y = c * fw + d * kv,   (c, d) = sigmoid(W x), one per channel each
+    y = c * fw + d * kv,   (c, d) = sigmoid(W x), one per channel each
 
-mixer: separate
+Unlike the gates c and 1 - c of `vector`, c and d need not sum to 1.
+
+    mixer: separate
 """
 
 from torch import Tensor, nn
 
-from hqlt_lab.components.mixers._base import Mixer, Weight, by_head
+from hqlt_lab.components.mixers._base import Mixer, Weight, split_heads
 from hqlt_lab.registry import register
 
 
@@ -19,5 +21,5 @@ class Separate(Mixer):
         self.to_gates = nn.Linear(width, 2 * width, bias=False)
 
     def weights(self, x: Tensor) -> tuple[Weight, Weight]:
-        c, d = by_head(self.to_gates(x).sigmoid(), self.heads).chunk(2, -1)  # [B, H, T, V] each
+        c, d = split_heads(self.to_gates(x).sigmoid(), self.heads).chunk(2, -1)  # [B, H, T, V] each
         return c, d

@@ -1,8 +1,10 @@
-"""Static: two learned numbers for the whole layer, whatever the token.
+"""Static: two learned weights per layer, the same for all tokens.
 
-y = a * fw + b * kv,   a and b start at 1
+    y = a * fw + b * kv,   a and b are initialized to 1
 
-mixer: static
+At initialization it equals `sum`.
+
+    mixer: static
 """
 
 import torch

@@ -1,8 +1,10 @@
-"""Sum: both answers count in full.
+"""Sum: add the outputs of both memories.
 
-y = fw + kv
+    y = fw + kv
 
-mixer: sum
+It has no parameters.
+
+    mixer: sum
 """
 
 from torch import Tensor
@@ -16,6 +18,6 @@ class Sum(Mixer):
     def weights(self, x: Tensor) -> tuple[Weight, Weight]:
         return 1.0, 1.0
 
-    # without the two products
+    # avoids the two multiplications by 1
     def forward(self, x: Tensor, fw: Tensor, kv: Tensor) -> Tensor:
         return fw + kv

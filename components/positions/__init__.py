@@ -1,1 +1,1 @@
-"""How softmax knows where a token stood."""
+"""Positions: how softmax attention encodes token positions."""

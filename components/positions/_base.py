@@ -1,22 +1,22 @@
-"""The contract of positions: a token's place may be added to its embedding, or turn its softmax queries and keys.
+"""Interface of positions: add a position code to the embedded tokens, or rotate the queries and keys of softmax.
 
-The fast weights never see positions other than through the embedding.
+The fast weights receive positions only through the embedding.
 """
 
 from typing import Annotated
 
 from torch import Tensor, nn
 
-WaveBase = Annotated[float, "The slowest wave is about this many times as long as the fastest."]
+WaveBase = Annotated[float, "Ratio of the longest to the shortest wavelength, approximately."]
 
 
 class Positions(nn.Module):
-    """Does nothing in both places; a part overrides one."""
+    """Base class in which both methods change nothing; a component overrides one of them."""
 
-    def embed(self, x: Tensor, place: Tensor) -> Tensor:
-        """The embedded tokens x [B, T, width] at their places [B or 1, T]."""
+    def embed(self, x: Tensor, position: Tensor) -> Tensor:
+        """Add positions [B or 1, T] to the embedded tokens x [B, T, width]."""
         return x
 
-    def turn(self, u: Tensor, place: Tensor) -> Tensor:
-        """Softmax queries or keys u [B, H, T, K] at their places [B or 1, T], negative before the text."""
+    def rotate(self, u: Tensor, position: Tensor) -> Tensor:
+        """Rotate softmax queries or keys u [B, H, T, K] by positions [B or 1, T], negative before the sequence."""
         return u

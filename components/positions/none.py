@@ -1,6 +1,6 @@
 """No positions: softmax compares the raw queries and keys.
 
-The fast weights, and which tokens the window shows, still tell early from late.
+The order of tokens still matters: the fast weights depend on it, and so does the content of the softmax window.
 
     positions: none
 """

@@ -1,8 +1,9 @@
-"""Rotary positions: a key is turned by its place, so that softmax compares distances.
+"""Rotary positions: rotate queries and keys by their position, so that softmax scores depend on distances.
 
-    pairs (u_i, u_{i + K/2}) turn by the angle place * base^(-2i / K)
+    pairs (u_i, u_{i + K/2}) are rotated by the angle position * base^(-2i / K)
 
-Only differences of places matter.  Queries and keys of the softmax are turned; the fast weights get them raw.
+Scores depend only on differences of positions.  The rotation applies to the queries and keys of softmax; the fast
+weights use them unrotated.
 
     positions: {name: rope, base: 10000}
 
@@ -22,16 +23,17 @@ class Rope(Positions):
     def __init__(self, width: int, heads: int, base: WaveBase = 10000.0) -> None:
         super().__init__()
         if width // heads % 2:
-            raise ConfigError(f"name: rope turns pairs of channels, and a head of {width // heads} has an odd number.")
+            message = f"rope rotates pairs of channels, and a head has an odd number of them, {width // heads}."
+            raise ConfigError.at("", "odd_head_width", message)
         if base <= 0:
-            raise ConfigError(f"base: more than 0 is needed, got {base}.")
+            raise ConfigError.at("base", "not_positive", f"more than 0 is needed, got {base}.")
         self.base = base
 
-    def turn(self, u: Tensor, place: Tensor) -> Tensor:
+    def rotate(self, u: Tensor, position: Tensor) -> Tensor:
         half = u.shape[-1] // 2
-        # in float64 up to the waves: a bfloat16 place is off by whole tokens, a float32 angle at 100,000 by a hundredth
-        speed = self.base ** (-torch.arange(half, device=u.device, dtype=torch.float64) / half)
-        angle = place[:, None, :, None] * speed  # [B, 1, T, K / 2]
+        # angles in float64: a bfloat16 position is off by whole tokens, a float32 angle at 100,000 by 0.01
+        frequency = self.base ** (-torch.arange(half, device=u.device, dtype=torch.float64) / half)
+        angle = position[:, None, :, None] * frequency  # [B, 1, T, K / 2]
         cos, sin = (wave.to(torch.promote_types(u.dtype, torch.float32)) for wave in (angle.cos(), angle.sin()))
         a, b = u[..., :half], u[..., half:]
         return torch.cat([a * cos - b * sin, b * cos + a * sin], -1).to(u.dtype)

@@ -1,8 +1,8 @@
-"""Sinusoidal positions: a fixed wave pattern is added to the embedded token.
+"""Sinusoidal positions: sines and cosines of the position are added to the embedded tokens.
 
     x_t += (sin(t w_0), cos(t w_0), sin(t w_1), cos(t w_1), ...),   w_i = base^(-2i / width)
 
-Both memories see it, since it is in the input.
+The positions are part of the input, so both memories receive them.
 
     positions: sinusoidal
 
@@ -22,9 +22,9 @@ class Sinusoidal(Positions):
         super().__init__()
         self.base = base
 
-    def embed(self, x: Tensor, place: Tensor) -> Tensor:
+    def embed(self, x: Tensor, position: Tensor) -> Tensor:
         width = x.shape[-1]
-        speed = self.base ** (-torch.arange(0, width, 2, device=x.device, dtype=torch.float64) / width)
-        angle = place[..., None] * speed  # [B or 1, T, width / 2]
+        frequency = self.base ** (-torch.arange(0, width, 2, device=x.device, dtype=torch.float64) / width)
+        angle = position[..., None] * frequency  # [B or 1, T, width / 2]
         wave = torch.stack([angle.sin(), angle.cos()], -1).flatten(-2)[..., :width]
         return x + wave.to(x.dtype)

@@ -1,1 +1,1 @@
-"""When a token enters which memory, and for how long."""
+"""Timings: when a token enters which memory, and for how long."""

@@ -1,1 +1,1 @@
-"""How a token changes the fast weights."""
+"""Update rules: how a token updates the fast weights."""

@@ -1,9 +1,10 @@
-"""Bounded delta rule: the delta rule in a memory whose every entry saturates.
+"""Bounded delta rule: the delta rule followed by a tanh on every entry of the memory.
 
-    S_t = tanh(S_{t-1} + beta_t (v_t - S_{t-1} k_t) k_t^T)
+    S_t = tanh(S_{t-1} + beta_t (v_t - S_{t-1} k_t) k_t^T),   beta_t = sigmoid(w . x_t)
 
-Not linear in S, so there are no three numbers and no parallel form: the rule gives `step` and is scanned one step at a
-time.  It is the example of such a rule, and a memory that cannot grow whatever the keys are.
+It is not linear in S, so it has no keep, erase and write gates and no parallel form.  It implements `step` and is
+scanned step by step.  All entries of the memory stay in (-1, 1), so it cannot diverge, whatever the keys are.  It is
+the example of a nonlinear rule.
 
     update_rule: bounded_delta
 """
@@ -17,7 +18,7 @@ from hqlt_lab.registry import register
 
 
 class Strength(NamedTuple):
-    """How far a step moves the memory towards its value: [B, H, T]."""
+    """Write strength beta of each step, [B, H, T]."""
 
     beta: Tensor
 

@@ -1,11 +1,11 @@
-"""Delta rule: replace what the key already recalls, as far as beta says.
+"""Delta rule: replace a fraction beta of the value stored under the key.
 
     S_t = S_{t-1} (I - beta_t k_t k_t^T) + beta_t v_t k_t^T      keep 1, erase beta, write beta
     beta_t = max_beta * sigmoid(w . x_t)
 
-The memory first looks up what k_t recalls, S_{t-1} k_t, and moves it towards v_t by beta_t: one gradient step on
-|S k_t - v_t|^2 / 2.  With |k_t| = 1 and beta_t = 1 the old value is gone; with beta_t = 0 nothing happens.
-max_beta = 2 allows the eigenvalue -1, which parity needs (Grazzi et al. 2024, arXiv:2411.12537).
+S_{t-1} k_t is the value stored under k_t.  A step changes it towards v_t: it is one gradient step of size beta_t on
+|S k_t - v_t|^2 / 2.  With |k_t| = 1, beta_t = 1 replaces the old value by v_t, and beta_t = 0 changes nothing.  Parity
+requires the eigenvalue -1, which max_beta = 2 allows (Grazzi et al. 2024, arXiv:2411.12537).
 
     update_rule: {name: delta, max_beta: 2}
 
@@ -15,8 +15,8 @@ Schlag, Irie, Schmidhuber 2021, arXiv:2102.11174.  Parallel form: Yang et al. 20
 from torch import Tensor, nn
 
 from hqlt_lab.components.update_rules._base import LinearRule
-from hqlt_lab.components.update_rules._beta import MaxBeta, check_max_beta
-from hqlt_lab.ops.steps import Gates
+from hqlt_lab.components.update_rules._max_beta import MaxBeta, check_max_beta
+from hqlt_lab.ops.gates import Gates
 from hqlt_lab.registry import register
 
 

@@ -1,11 +1,11 @@
-"""Delta product: several delta-rule writes per token, each with a key, value and strength of its own.
+"""Delta product: several delta-rule writes per token, each with its own key, value and strength.
 
     S_{t,i} = S_{t,i-1} (I - beta_{t,i} k_{t,i} k_{t,i}^T) + beta_{t,i} v_{t,i} k_{t,i}^T      i = 1 .. steps
     S_{t,0} = S_{t-1,steps}                                             keep 1, erase beta_i, write beta_i
 
-A product of `steps` reflections can be any rotation of that many dimensions, so that permutations of three and more
-things can be tracked.  The token reads after its last write.  Softmax sees the first of the pairs.  With one step it
-is delta.
+A product of `steps` reflections can be any rotation in that many dimensions, so that permutations of three and more
+items can be tracked (with max_beta 2).  A token reads the memory after its last write.  Softmax uses the first of the
+token's key-value pairs.  With one step this is the delta rule.
 
     update_rule: {name: delta_product, steps: 2, max_beta: 2}
 
@@ -17,9 +17,9 @@ from typing import Annotated
 from torch import Tensor, nn
 
 from hqlt_lab.components.update_rules._base import LinearRule
-from hqlt_lab.components.update_rules._beta import MaxBeta, check_max_beta
+from hqlt_lab.components.update_rules._max_beta import MaxBeta, check_max_beta
 from hqlt_lab.errors import ConfigError
-from hqlt_lab.ops.steps import Gates
+from hqlt_lab.ops.gates import Gates
 from hqlt_lab.registry import register
 
 
@@ -36,7 +36,7 @@ class DeltaProduct(LinearRule):
     ) -> None:
         super().__init__()
         if steps < 1:
-            raise ConfigError(f"steps: at least 1 is needed, got {steps}.")
+            raise ConfigError.at("steps", "below_minimum", f"at least 1 is needed, got {steps}.")
         self.writes = steps
         self.to_beta = nn.Linear(width, heads * steps, bias=False)
         self.max_beta = check_max_beta(max_beta)

@@ -1,10 +1,10 @@
-"""Gated delta rule: let everything fade as the content says, then replace what the key recalls.
+"""Gated delta rule: decay the whole memory by a learned gate, then replace the value stored under the key.
 
     S_t = alpha_t S_{t-1} (I - beta_t k_t k_t^T) + beta_t v_t k_t^T      keep alpha, erase beta, write beta
     alpha_t = exp(-exp(a) softplus(w_a . x_t + b)),   beta_t = max_beta * sigmoid(w_b . x_t)
 
-The whole memory is wiped in one step where alpha is near 0, one association where beta is near 1.  a starts as the
-logarithm of U(0, 16); b so that softplus(b) is log-uniform in [0.001, 0.1], a memory of tens to thousands of tokens.
+alpha near 0 clears the whole memory in one step; beta near 1 replaces a single association.  a is initialized as the
+logarithm of U(0, 16), and b such that softplus(b) is log-uniform in [0.001, 0.1].
 
     update_rule: {name: gated_delta, max_beta: 2}
 
@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from hqlt_lab.components.update_rules._base import LinearRule
-from hqlt_lab.components.update_rules._beta import MaxBeta, check_max_beta
-from hqlt_lab.ops.steps import Gates
+from hqlt_lab.components.update_rules._max_beta import MaxBeta, check_max_beta
+from hqlt_lab.ops.gates import Gates
 from hqlt_lab.registry import register
 
 
@@ -32,22 +32,22 @@ class GatedDelta(LinearRule):
         self.to_fade = nn.Linear(width, heads, bias=False)
         self.log_rate = nn.Parameter(torch.empty(heads))
         self.fade_bias = nn.Parameter(torch.empty(heads))
-        # pulled towards 0, how long the memory lasts would be set by the optimiser; the authors exempt both
+        # no weight decay, as in the paper: it would pull both towards 0 and so set how long the memory lasts
         self.log_rate.no_decay = self.fade_bias.no_decay = True  # type: ignore[attr-defined]
         self.max_beta = check_max_beta(max_beta)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        if self.log_rate.is_meta:  # nothing to draw, and arithmetic there loads torch's compiler, which takes seconds
+        if self.log_rate.is_meta:  # no values to draw, and meta arithmetic loads torch.compile, which takes seconds
             return
         with torch.no_grad():
             self.log_rate.uniform_(1e-4, 16).log_()
-            fade = self.fade_bias.uniform_(math.log(1e-3), math.log(0.1)).exp_()
-            self.fade_bias.copy_(fade + torch.log(-torch.expm1(-fade)))  # the inverse of softplus
+            decay_rate = self.fade_bias.uniform_(math.log(1e-3), math.log(0.1)).exp_()
+            self.fade_bias.copy_(decay_rate + torch.log(-torch.expm1(-decay_rate)))  # the inverse of softplus
 
     def gates(self, x: Tensor) -> Gates:
         beta = self.max_beta * self.to_beta(x).sigmoid().mT  # [B, H, T]
-        fade = self.to_fade(x) + self.fade_bias
-        # log(e^fade + 1) is softplus, whose own backward has other strides than torch.compile is told
-        fade = torch.logaddexp(fade, torch.zeros_like(fade)) * self.log_rate.exp()
-        return Gates(log_keep=-fade.mT, erase=beta, write=beta)
+        decay = self.to_fade(x) + self.fade_bias
+        # log(e^decay + 1) is softplus; the backward of F.softplus returns other strides than torch.compile expects
+        decay = torch.logaddexp(decay, torch.zeros_like(decay)) * self.log_rate.exp()
+        return Gates(log_keep=-decay.mT, erase=beta, write=beta)

@@ -1,19 +1,19 @@
-"""Linear attention: add every pair, forget nothing.
+"""Linear attention: add every key-value pair to the memory, without decay.
 
     S_t = S_{t-1} + v_t k_t^T                                    keep 1, erase 0, write 1
-    read: S_t q_t / (z_t . q_t),   z_t = z_{t-1} + k_t           normaliser: time
+    read: S_t q_t / (z_t . q_t),   z_t = z_{t-1} + k_t           normalizer: time
 
-The normaliser is one more value channel that is 1 for every real write: numerator and denominator in one scan, and
-an empty memory reads 0 / eps = 0.  It needs features that are never negative, or the denominator may vanish.
+The normalizer is an extra value channel that is 1 for every valid write, so one scan computes numerator and
+denominator, and a read of an empty memory is 0.  It requires features of at least 0, or the denominator may vanish.
 
-    normaliser: time    divide by what all written keys say of q (Katharopoulos et al. 2020, arXiv:2006.16236)
-    normaliser: none    the plain sum, as newer linear transformers have it
-    normaliser: heads   divide by the current token's keys, summed over this and the lower heads
+    normalizer: time    divide by the sum of q . k over all written keys (Katharopoulos et al. 2020, arXiv:2006.16236)
+    normalizer: none    the plain sum, as in newer linear transformers
+    normalizer: heads   divide by q . k of the current token, summed over this and the lower heads
 
-The last is a mistake: in the published HQLT code the sum ran over the wrong axis.  It is kept so that the published
-numbers can be reproduced.
+`heads` reproduces a bug of the published HQLT code, in which the sum runs over the wrong axis.  It is available to
+reproduce the published numbers.
 
-    update_rule: {name: linear_attention, normaliser: none}
+    update_rule: {name: linear_attention, normalizer: none}
 """
 
 from typing import Annotated, Any, Literal
@@ -23,8 +23,8 @@ from torch import Tensor
 
 from hqlt_lab.components.update_rules._base import LinearRule
 from hqlt_lab.ops.flops import Flops
-from hqlt_lab.ops.running_sum import running_sum
-from hqlt_lab.ops.steps import Course, Gates
+from hqlt_lab.ops.gates import Gates, ScanContext
+from hqlt_lab.ops.scan.deterministic_cumsum import deterministic_cumsum
 from hqlt_lab.registry import register
 
 EPS = 1e-10
@@ -36,48 +36,50 @@ class LinearAttention(LinearRule):
 
     def __init__(
         self,
-        normaliser: Annotated[
+        normalizer: Annotated[
             Literal["time", "none", "heads"],
-            "What an answer is divided by: all keys so far, nothing, or by mistake the token's own keys over heads.",
+            "What a read is divided by: a sum over all keys so far, nothing, or a sum over heads (HQLT code).",
         ] = "time",
     ) -> None:
         super().__init__()
-        self.normaliser = normaliser
-        self.needs_positive_features = normaliser != "none"
+        self.normalizer = normalizer
+        self.needs_nonnegative_features = normalizer != "none"
 
     def gates(self, x: Tensor) -> Gates:
         return Gates()
 
     def scan(
-        self, q: Tensor, k: Tensor, v: Tensor, gates: Any, state: Tensor | None, course: Course
+        self, q: Tensor, k: Tensor, v: Tensor, gates: Any, state: Tensor | None, context: ScanContext
     ) -> tuple[Tensor, Tensor]:
-        read, state = super().scan(q, k, self.with_count(v), gates, state, course)
-        return self.normalised(read, q, k), state
+        read, state = super().scan(q, k, self.append_count_channel(v), gates, state, context)
+        return self.normalize_read(read, q, k), state
 
     def reference(
-        self, q: Tensor, k: Tensor, v: Tensor, gates: Any, state: Tensor | None, course: Course
+        self, q: Tensor, k: Tensor, v: Tensor, gates: Any, state: Tensor | None, context: ScanContext
     ) -> tuple[Tensor, Tensor]:
-        read, state = super().reference(q, k, self.with_count(v), gates, state, course)
-        return self.normalised(read, q, k), state
+        read, state = super().reference(q, k, self.append_count_channel(v), gates, state, context)
+        return self.normalize_read(read, q, k), state
 
-    def flops(self, q: Tensor, k: Tensor, v: Tensor, gates: Any, state: Tensor | None, course: Course) -> Flops:
+    def count_flops(
+        self, q: Tensor, k: Tensor, v: Tensor, gates: Any, state: Tensor | None, context: ScanContext
+    ) -> Flops:
         if q.shape[2] > 1:
-            v = self.with_count(v.to("meta"))  # of which only the shape is read
-        return super().flops(q, k, v, gates, state, course)
+            v = self.append_count_channel(v.to("meta"))  # only its shape is used
+        return super().count_flops(q, k, v, gates, state, context)
 
     def value_channels(self, values: int) -> int:
-        return values + (self.normaliser == "time")
+        return values + (self.normalizer == "time")
 
-    def with_count(self, v: Tensor) -> Tensor:
-        """One more channel, 1 for every write."""
-        return F.pad(v, (0, 1), value=1.0) if self.normaliser == "time" else v
+    def append_count_channel(self, v: Tensor) -> Tensor:
+        """Append a channel that is 1 for every write, if the normalizer counts them."""
+        return F.pad(v, (0, 1), value=1.0) if self.normalizer == "time" else v
 
-    def normalised(self, read: Tensor, q: Tensor, k: Tensor) -> Tensor:
-        if self.normaliser == "time":
+    def normalize_read(self, read: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        if self.normalizer == "time":
             count = read[..., -1:]
-            # an empty memory reads 0 and is not to be divided: the gradient, 1 / EPS, would be none in 16 bits
-            empty = count == 0
-            return (read[..., :-1] / (count + EPS).masked_fill(empty, 1)).masked_fill(empty, 0)
-        if self.normaliser == "heads":
-            return read / ((q * running_sum(k, 1)).sum(-1, keepdim=True) + EPS)
+            # an empty memory reads 0 and is not divided: the gradient, 1 / EPS, would overflow in 16 bits
+            is_empty = count == 0
+            return (read[..., :-1] / (count + EPS).masked_fill(is_empty, 1)).masked_fill(is_empty, 0)
+        if self.normalizer == "heads":
+            return read / ((q * deterministic_cumsum(k, 1)).sum(-1, keepdim=True) + EPS)
         return read

@@ -1,10 +1,10 @@
-"""Who acts in a world: soft actor-critic for discrete actions, on the memory of any composition.
+"""Soft actor-critic agents for discrete actions, with any model composition as memory.
 
-networks      what is seen to a vector, the memory, the policy, two critics
-acting        step by step in many episodes at once, with the streaming state of the memory
-episodes      what was lived, as arrays
-replay        whole episodes in a file that only grows
-learning      the losses
-memory_check  the memory answers step by step as it does for whole episodes, or nothing is learned
-film          an episode for people
+networks           observation encoder, memory, policy and two critics
+action_selection   act step by step in parallel episodes, with the streaming state of the memory
+rollout            collect episodes in parallel environments, as arrays
+replay_buffer      complete episodes in an append-only file
+sac                the losses
+streaming_check    check that the memory gives the same outputs step by step as for whole episodes
+episode_gif        an episode as a GIF
 """

@@ -1,10 +1,10 @@
-"""The agent's networks: one memory of what was seen, read by the policy and by two critics.
+"""The agent's networks: one memory of the observations, shared by the policy and two critics.
 
     h_t = memory(encode(o_0), ..., encode(o_t))        pi_t = softmax(policy(h_t))        q_t = critic_i(h_t)
 
-The encoder of images is the paper's: two convolutions of 2 x 2, to 8 and 16 channels, and a linear map to the width of
-the memory; of other observations, the linear map alone.  Neither actions nor rewards are read.  Policy and critics
-begin near 0, so that at first all actions are as good and as probable as each other.
+Images are encoded as in the paper: two 2 x 2 convolutions with 8 and 16 channels, and a linear layer to the width of
+the memory; other observations by the linear layer only.  Actions and rewards are not part of the input.  The outputs of
+policy and critics are initialized near 0, so that at first all actions have nearly equal probabilities and values.
 """
 
 import math
@@ -17,86 +17,91 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hqlt_lab.errors import ConfigError
-from hqlt_lab.experiment.agent import AgentConfig
+from hqlt_lab.experiment.run_settings import AgentConfig
 from hqlt_lab.model.config import ModelConfig
 from hqlt_lab.model.sequence_model import SequenceModel
 from hqlt_lab.model.state import State
-from hqlt_lab.tasks._world import World
+from hqlt_lab.tasks._environment import Environment
 
 CHANNELS, KERNEL = (8, 16), 2
 HIDDEN_BIAS = 0.1
-POLICY_START, CRITIC_START = 1e-3, 3e-3  # how far from 0 the last weights begin
+POLICY_INIT_BOUND, CRITIC_INIT_BOUND = 1e-3, 3e-3  # bounds of the uniform initialization of the last layer
 
 
-class Encoder(nn.Module):
-    """Observations [B, T, *shape] as they are stored -> [B, T, width]."""
+class ObservationEncoder(nn.Module):
+    """Encode observations [B, T, *shape] of unsigned integers as [B, T, width]."""
 
-    def __init__(self, shape: Sequence[int], brightest: int, width: int) -> None:
+    def __init__(self, observation_shape: Sequence[int], max_observation: int, width: int) -> None:
         super().__init__()
-        if len(shape) not in (1, 3):
-            raise ConfigError(f"shape: an image (channels, rows, columns) or numbers are needed, got {list(shape)}.")
-        self.brightest, self.convolutions = brightest, nn.ModuleList()
-        if len(shape) == 3:
-            sizes = zip((shape[0], CHANNELS[0]), CHANNELS, strict=True)
-            self.convolutions.extend(nn.Conv2d(before, after, KERNEL) for before, after in sizes)
-            lost = len(CHANNELS) * (KERNEL - 1)
-            shape = (CHANNELS[-1], shape[1] - lost, shape[2] - lost)
-        self.to_width = nn.Linear(math.prod(shape), width)
+        if len(observation_shape) not in (1, 3):
+            message = f"an image (channels, rows, columns) or a vector is needed, got {list(observation_shape)}."
+            raise ConfigError.at("observation_shape", "invalid_observation_shape", message)
+        self.max_observation, self.convolutions = max_observation, nn.ModuleList()
+        if len(observation_shape) == 3:
+            channels = zip((observation_shape[0], CHANNELS[0]), CHANNELS, strict=True)
+            self.convolutions.extend(nn.Conv2d(inputs, outputs, KERNEL) for inputs, outputs in channels)
+            border = len(CHANNELS) * (KERNEL - 1)
+            observation_shape = (CHANNELS[-1], observation_shape[1] - border, observation_shape[2] - border)
+        self.to_width = nn.Linear(math.prod(observation_shape), width)
 
     def reset_parameters(self) -> None:
-        """The linear map begins as torch's do, as the convolutions."""
+        """Initialize the linear layer with torch's default, as the convolutions."""
         self.to_width.reset_parameters()
 
-    def forward(self, seen: Tensor) -> Tensor:
-        x = seen.flatten(0, 1).to(self.to_width.weight.dtype) / self.brightest
+    def forward(self, observations: Tensor) -> Tensor:
+        x = observations.flatten(0, 1).to(self.to_width.weight.dtype) / self.max_observation
         for convolution in self.convolutions:
             x = F.relu(convolution(x))
-        return self.to_width(x.flatten(1)).unflatten(0, seen.shape[:2])
+        return self.to_width(x.flatten(1)).unflatten(0, observations.shape[:2])
 
 
-class Head(nn.Module):
-    """h [..., width] -> a number for each action [..., actions]."""
+class ActionHead(nn.Module):
+    """An MLP from h [..., width] to one output per action [..., actions]."""
 
-    def __init__(self, width: int, hidden: Sequence[int], actions: int, start: float) -> None:
+    def __init__(self, width: int, hidden: Sequence[int], actions: int, init_bound: float) -> None:
         super().__init__()
         sizes = [width, *hidden, actions]
         self.maps = nn.ModuleList(nn.Linear(*pair) for pair in pairwise(sizes))
-        self.start = start
+        self.init_bound = init_bound
 
     def reset_parameters(self) -> None:
-        """As in the authors' code: hidden weights by the number of outputs."""
+        """Initialize as in the code of the HQLT paper: the bound of hidden weights depends on the number of outputs."""
         *inner, last = self.maps
-        for one in inner:
-            bound = 1 / math.sqrt(one.out_features)  # type: ignore[arg-type]
-            nn.init.uniform_(one.weight, -bound, bound)  # type: ignore[arg-type]
-            nn.init.constant_(one.bias, HIDDEN_BIAS)  # type: ignore[arg-type]
+        for layer in inner:
+            bound = 1 / math.sqrt(layer.out_features)  # type: ignore[arg-type]
+            nn.init.uniform_(layer.weight, -bound, bound)  # type: ignore[arg-type]
+            nn.init.constant_(layer.bias, HIDDEN_BIAS)  # type: ignore[arg-type]
         for parameter in last.parameters():
-            nn.init.uniform_(parameter, -self.start, self.start)
+            nn.init.uniform_(parameter, -self.init_bound, self.init_bound)
 
     def forward(self, h: Tensor) -> Tensor:
         *inner, last = self.maps
-        for one in inner:
-            h = F.relu(one(h))
+        for layer in inner:
+            h = F.relu(layer(h))
         return last(h)
 
 
 class Agent(nn.Module):
-    """forward(observations [B, T, *shape], state) -> h [B, T, width], state: one call or many give the same."""
+    """Encoder, memory, policy and critics.
 
-    def __init__(self, world: World, config: ModelConfig, settings: AgentConfig) -> None:
+    forward(observations [B, T, *shape], state) -> h [B, T, width], state.  Splitting the observations over several
+    calls gives the same h.
+    """
+
+    def __init__(self, environment: Environment, config: ModelConfig, settings: AgentConfig) -> None:
         super().__init__()
-        width, actions = config.width, len(world.actions)
-        self.encoder = Encoder(world.shape, world.brightest, width)
+        width, actions = config.width, len(environment.action_names)
+        self.encoder = ObservationEncoder(environment.observation_shape, environment.max_observation, width)
         self.memory = SequenceModel(config)
-        self.policy = Head(width, settings.hidden, actions, POLICY_START)
-        self.critics = nn.ModuleList(Head(width, settings.hidden, actions, CRITIC_START) for _ in range(2))
-        self.precision: Callable[[], AbstractContextManager[None]] = nullcontext  # what encoder and memory compute in
+        self.policy = ActionHead(width, settings.hidden, actions, POLICY_INIT_BOUND)
+        self.critics = nn.ModuleList(ActionHead(width, settings.hidden, actions, CRITIC_INIT_BOUND) for _ in range(2))
+        self.autocast: Callable[[], AbstractContextManager[None]] = nullcontext  # precision of encoder and memory
 
     @property
     def device(self) -> torch.device:
         return self.encoder.to_width.weight.device
 
-    def forward(self, seen: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        with self.precision():
-            h, state = self.memory(self.encoder(seen), state)
+    def forward(self, observations: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        with self.autocast():
+            h, state = self.memory(self.encoder(observations), state)
         return h.to(self.encoder.to_width.weight.dtype), state

@@ -1,25 +1,43 @@
-"""The lab from Python: what the command line does, without the printing.
+"""Python API: the functions behind the commands of `hqlt`, without printing.
 
-done = lab.run("experiments/first_run.yaml")          trains what is missing, and reports
-table = lab.results("experiments/first_run.yaml")     a tidy DataFrame, one line per cell
-again = lab.evaluate("3f2c91", lesion="fw")           what a trained cell scores without its fast weights
-found = lab.evaluate_tasks("3f2c91", ["general"])     what it answers to lm-eval's tasks
-found = lab.generate("3f2c91", ["Once upon"])         the text that follows each prompt
-lab.export("3f2c91", "exports/small")                 a folder that Hugging Face's transformers reads
-model, task = lab.load("3f2c91")                      of a trained cell: its key, its folder or its MLflow run
+result = lab.run("experiments/first_run.yaml")           train the missing cells and make the report
+table = lab.results("experiments/first_run.yaml")        a tidy DataFrame, one row per cell
+evaluation = lab.evaluate("3f2c91", lesion="fw")         scores of a trained cell without its fast weights
+evaluation = lab.evaluate_tasks("3f2c91", ["general"])   its scores on lm-eval tasks
+texts = lab.generate("3f2c91", ["Once upon"])            continuations of prompts
+lab.export("3f2c91", "exports/small")                    a folder that Hugging Face's transformers can load
+model, task = lab.load("3f2c91")                         a trained cell, by its key, folder or MLflow run
 """
 
-from hqlt_lab.api.comparing import compare
-from hqlt_lab.api.harness import evaluate_tasks
-from hqlt_lab.api.speaking import export, generate, load_export, text_model
-from hqlt_lab.api.studies import forget, report, results, run, status, study_file, worker
-from hqlt_lab.api.tracked import catch_up, links, tracker_of
-from hqlt_lab.api.trained import evaluate, folder_of, load
-from hqlt_lab.api.written import save_report
-from hqlt_lab.experiment.experiment import load as load_experiment
+from hqlt_lab.api.compare_studies import compare
+from hqlt_lab.api.language_models import export, generate, load_export, load_text_model
+from hqlt_lab.api.lm_eval import evaluate_tasks
+from hqlt_lab.api.report_files import save_report
+from hqlt_lab.api.studies import find_study_file, forget_study_cells, join_study, make_report, read_status, results, run
+from hqlt_lab.api.tracking import list_study_links, resolve_tracking_store, sync_study
+from hqlt_lab.api.trained_cells import evaluate, find_cell_folder, load
+from hqlt_lab.experiment.load_experiment import load_experiment
 
 __all__ = [
-    "catch_up", "compare", "evaluate", "evaluate_tasks", "export", "folder_of", "forget", "generate", "links",
-    "load", "load_experiment", "load_export", "report", "results", "run", "save_report", "status", "study_file",
-    "text_model", "tracker_of", "worker",
+    "compare",
+    "evaluate",
+    "evaluate_tasks",
+    "export",
+    "find_cell_folder",
+    "find_study_file",
+    "forget_study_cells",
+    "generate",
+    "join_study",
+    "list_study_links",
+    "load",
+    "load_experiment",
+    "load_export",
+    "load_text_model",
+    "make_report",
+    "read_status",
+    "resolve_tracking_store",
+    "results",
+    "run",
+    "save_report",
+    "sync_study",
 ]  # fmt: skip

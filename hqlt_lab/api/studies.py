@@ -1,4 +1,4 @@
-"""Whole studies: run one, see how far it is, read what came of it."""
+"""Run studies, read their status, and load their results."""
 
 import json
 import os
@@ -8,233 +8,304 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hqlt_lab.api.tracked import RUNS, card_of, tracker_of
-from hqlt_lab.api.trained import reported_folders
-from hqlt_lab.api.written import making_of
-from hqlt_lab.errors import StoreError, did_you_mean, listed
-from hqlt_lab.experiment.experiment import load as load_experiment
-from hqlt_lab.experiment.read import as_yaml, read
-from hqlt_lab.files import read_json, write
-from hqlt_lab.registry import hand_on, included
-from hqlt_lab.study.attempts import Attempts
-from hqlt_lab.study.crew import warm_up
-from hqlt_lab.study.outline import keep, kept, sign
-from hqlt_lab.study.record import SETTLED
-from hqlt_lab.study.run import Choice, Prepared, cards, open_agenda, prepare, train, wanted
-from hqlt_lab.study.run import forget as forget_cells
-from hqlt_lab.study.standing import Standing
-from hqlt_lab.study.store import ENVIRONMENT, Store, studies_in
-from hqlt_lab.study.view import View
+from hqlt_lab.api.notebook_progress import make_default_callback
+from hqlt_lab.api.report_files import make_reproduction
+from hqlt_lab.api.tracking import DEFAULT_RUNS, make_study_info, resolve_tracking_store
+from hqlt_lab.api.trained_cells import list_reported_folders
+from hqlt_lab.errors import StoreError, did_you_mean, format_names, join_sentences
+from hqlt_lab.experiment.load_experiment import (
+    Experiment,
+    ExperimentFile,
+    load_experiment,
+    require_source,
+    validate_experiment,
+)
+from hqlt_lab.experiment.yaml.read_experiment_files import apply_set_options, dump_yaml, read_source
+from hqlt_lab.files import read_json, write_atomic
+from hqlt_lab.registry import export_to_subprocesses, list_loaded_files
+from hqlt_lab.study.executors.local_executor import start_forkserver
+from hqlt_lab.study.experiment_file_record import open_study, record_study_file
+from hqlt_lab.study.ledger.attempt_history import AttemptHistory
+from hqlt_lab.study.ledger.cell_record import SETTLED_STATES, CellStates
+from hqlt_lab.study.ledger.study_store import STORE_VARIABLE, list_studies
+from hqlt_lab.study.notebook_components import write_notebook_components
+from hqlt_lab.study.plan.plan_cache import compute_fingerprint, load_plan, save_plan
+from hqlt_lab.study.run_study import (
+    CellSelection,
+    PreparedStudy,
+    collect_cell_infos,
+    forget_cells,
+    make_cell_filter,
+    open_plan,
+    prepare_study,
+    train_study,
+)
+from hqlt_lab.study.study_callback import StudyCallback
 
 if TYPE_CHECKING:
     import pandas
 
-    from hqlt_lab.report.report import Report
-    from hqlt_lab.study.harness import Judged
-    from hqlt_lab.study.record import Record
-    from hqlt_lab.track.courier import Courier
+    from hqlt_lab.report.study_report import Report
+    from hqlt_lab.study.ledger.cell_record import CellRecord
+    from hqlt_lab.study.lm_eval_cells import ModelResult
+    from hqlt_lab.track.mlflow_sync import SyncThread
 
-PATIENCE = 30.0  # seconds that MLflow gets in the end to take in the rest
-HASTE = 2.0  # the same where somebody wants this to stop, or the disk is full
+SYNC_TIMEOUT = 30.0  # seconds without progress after which the study no longer waits for MLflow at its end
+SYNC_TIMEOUT_ON_STOP = 2.0  # seconds to wait for MLflow after an interrupt or a full disk
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finished:
-    """What came of a run of a study."""
+@dataclass(frozen=True, kw_only=True, repr=False)
+class StudyResult:
+    """Result of `run`. A notebook displays its report and what went wrong."""
 
     report: "Report"
-    complete: bool  # False: it was stopped
-    untracked: str | None  # what MLflow does not have yet
-    folder: Path  # of the study; its report is in it
-    undrawn: tuple[str, ...] = ()  # figures that could not be drawn, each in a sentence
-    unanswered: tuple[str, ...] = ()  # tasks of lm-eval that could not be asked, each in a sentence
+    complete: bool  # False: interrupted
+    sync_warning: str | None  # what could not be sent to MLflow yet, as a sentence; None: nothing is missing
+    folder: Path  # of the study, with its report
+    figure_errors: tuple[str, ...] = ()  # one sentence for each figure that could not be drawn
+    evaluation_errors: tuple[str, ...] = ()  # one sentence for each lm-eval task that could not be evaluated
+
+    @property
+    def remarks(self) -> list[str]:
+        """One sentence for everything that is missing."""
+        interrupted = [] if self.complete else ["The run was interrupted. Repeat the call to resume it."]
+        sync_warnings = [self.sync_warning] if self.sync_warning else []
+        return [*interrupted, *sync_warnings, *self.figure_errors, *self.evaluation_errors]
+
+    def __repr__(self) -> str:
+        return "\n".join([repr(self.report), *self.remarks])
+
+    def _repr_html_(self) -> str:
+        from hqlt_lab.report.render.html_page import render_fragment
+
+        return render_fragment(self.report, self.remarks)
 
 
 def run(
-    file: str | Path,
+    file: ExperimentFile,
     *,
-    change: Sequence[str] = (),
+    overrides: Sequence[str] = (),
     only: Sequence[str] = (),
     limit: int | None = None,
     again: bool = False,
-    runs: str | Path = RUNS,
+    runs: str | Path = DEFAULT_RUNS,
     tracking: str | None = None,
-    view: View | None = None,
-) -> Finished:
-    """Train every cell of the file that is not settled yet, and report; the same call again resumes."""
-    from hqlt_lab.report.report import Report
+    callback: StudyCallback | None = None,
+) -> StudyResult:
+    """Train every cell of the experiment that is not settled yet, and make the report; the same call again resumes.
 
-    watched = view or View()
-    models: list[Judged] = []
-    with at_work(file, change, Choice(only=only, limit=limit, again=again), runs, tracking) as work:
-        study, courier = work.study, work.courier
-        store, experiment = study.agenda.store, study.agenda.experiment
-        work.complete = train(study, limit, watched, courier)
-        models = ask_reported(study, only, watched) if work.complete and experiment.evaluate else []
-        # others have trained some, and may have ended before MLflow took them in
-        for changed in cards(study.agenda) if store.book.shared or any(model.new for model in models) else ():
-            courier.tell(changed)
-        report = Report.make(experiment, study.agenda.records())
-        saved = report.save(store.folder, making_of(Path(file), change, runs, store))
-        courier.report(saved.files)
-    return Finished(
+    In a notebook the progress is displayed, unless a `callback` is passed.
+    """
+    from hqlt_lab.report.study_report import Report
+
+    callback = callback or make_default_callback()
+    models: list[ModelResult] = []
+    selection = CellSelection(only=only, limit=limit, again=again)
+    with training_context(load_experiment(file, overrides), selection, runs, tracking, callback) as context:
+        study, sync_thread = context.study, context.sync_thread
+        store, experiment = study.plan.store, study.plan.experiment
+        context.complete = train_study(study, limit, callback, sync_thread)
+        models = evaluate_reported_cells(study, only, callback) if context.complete and experiment.evaluate else []
+        # In a shared study, other workers may have ended before MLflow received the cells that they trained.
+        if store.backend.is_shared or any(model.new for model in models):
+            for cell_info in collect_cell_infos(study.plan):
+                sync_thread.enqueue(cell_info)
+        report = Report.from_records(experiment, study.plan.list_records())
+        saved = report.save(store.folder, make_reproduction(experiment.file, experiment.overrides, runs, store))
+        sync_thread.attach_reports(saved.files)
+    return StudyResult(
         report=report,
-        complete=work.complete,
-        untracked=courier.left,
+        complete=context.complete,
+        sync_warning=sync_thread.backlog,
         folder=store.folder,
-        undrawn=tuple(saved.troubles),
-        unanswered=tuple(dict.fromkeys(trouble for model in models for trouble in model.troubles)),
+        figure_errors=tuple(saved.figure_errors),
+        evaluation_errors=tuple(dict.fromkeys(failure for model in models for failure in model.failures)),
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Joined:
-    """What came of joining a study."""
+class WorkerResult:
+    """Result of `join_study`."""
 
-    complete: bool  # False: it was stopped
-    untracked: str | None  # what MLflow does not have yet
+    complete: bool  # False: interrupted
+    sync_warning: str | None  # what could not be sent to MLflow yet, as a sentence; None: nothing is missing
 
 
-def worker(
-    file: str | Path,
+def join_study(
+    file: ExperimentFile,
     *,
-    change: Sequence[str] = (),
+    overrides: Sequence[str] = (),
     only: Sequence[str] = (),
-    runs: str | Path = RUNS,
+    runs: str | Path = DEFAULT_RUNS,
     tracking: str | None = None,
-    view: View | None = None,
-) -> Joined:
-    """Join a study that several programs share, by its file or its name, until nothing is left to do for anybody."""
-    with at_work(study_file(file, runs), change, Choice(only=only), runs, tracking, joining=True) as work:
-        work.complete = train(work.study, None, view or View(), work.courier)
-    return Joined(complete=work.complete, untracked=work.courier.left)
+    callback: StudyCallback | None = None,
+) -> WorkerResult:
+    """Train cells of a shared study, given by its file or name, until no worker has a cell left to train."""
+    callback = callback or make_default_callback()
+    experiment = load_experiment(file if isinstance(file, Experiment) else find_study_file(file, runs), overrides)
+    with training_context(experiment, CellSelection(only=only), runs, tracking, callback, as_worker=True) as context:
+        context.complete = train_study(context.study, None, callback, context.sync_thread)
+    return WorkerResult(complete=context.complete, sync_warning=context.sync_thread.backlog)
 
 
-def study_file(told: str | Path, runs: str | Path = RUNS) -> Path:
-    """An experiment file; or what a study of that name keeps of its own, as it was read when it was last run."""
-    file, folder = Path(told), Path(runs) / "studies" / str(told)
+def find_study_file(target: str | Path, runs: str | Path = DEFAULT_RUNS) -> Path:
+    """Return the experiment file, or for the name of a study the copy in its folder, written by its last run."""
+    file, folder = Path(target), Path(runs) / "studies" / str(target)
     if file.is_file() or file.suffix in (".yaml", ".yml") or len(file.parts) != 1:
         return file
-    if (kept := kept_file(folder)).is_file():
-        return kept
-    known = [one.name for one in studies_in(Path(runs)) if kept_file(one).is_file()]
+    if (stored := stored_experiment_file(folder)).is_file():
+        return stored
+    names = [study.name for study in list_studies(Path(runs)) if stored_experiment_file(study).is_file()]
     raise StoreError(
-        f"{told}: this is no experiment file, and no study in {runs}.{did_you_mean(str(told), known)} "
-        f"{f'Studies: {listed(known)}.' if known else 'No study was begun there.'}"
+        join_sentences(
+            f"{target}: neither an experiment file nor a study in {runs}.",
+            did_you_mean(str(target), names),
+            f"Studies: {format_names(names)}." if names else "There are no studies.",
+        )
     )
 
 
-def kept_file(folder: Path) -> Path:
-    """The experiment of a study, in its folder: all that it extends and was changed is in it."""
+def stored_experiment_file(folder: Path) -> Path:
+    """Return the path of a study's stored experiment, in which `extends` and overrides are resolved."""
     return folder / f"{folder.name}.yaml"
 
 
 @dataclass
-class Work:
-    """A study that is trained here, and the one who tells MLflow of it."""
+class TrainingContext:
+    """A prepared study and the thread that sends its results to MLflow."""
 
-    study: Prepared
-    courier: "Courier"
-    complete: bool = False  # whether it came to its end
+    study: PreparedStudy
+    sync_thread: "SyncThread"
+    complete: bool = False  # set when training was not interrupted
 
 
 @contextmanager
-def at_work(
-    file: str | Path,
-    change: Sequence[str],
-    choice: Choice,
+def training_context(
+    experiment: Experiment,
+    selection: CellSelection,
     runs: str | Path,
     tracking: str | None,
-    joining: bool = False,
-) -> Iterator[Work]:
-    """A study that we may train."""
-    from hqlt_lab.track.courier import Courier
+    callback: StudyCallback,
+    as_worker: bool = False,
+) -> Iterator[TrainingContext]:
+    """Open a study for training: prepare it, write its files, and start the thread that syncs to MLflow.
 
-    hand_on(included())  # workers are other processes
-    warm_up()
-    made_of, experiment = sign(Path(file), change), load_experiment(file, change)
-    store = Store(runs, experiment.name)
-    if joining and not store.book.shared and not os.environ.get(ENVIRONMENT):  # else `owned` says what to do
+    At the end it waits for MLflow: as long as cells are being sent if the study is complete, otherwise briefly.
+    """
+    from hqlt_lab.track.mlflow_sync import SyncThread
+
+    start_forkserver()
+    source = require_source(experiment)
+    fingerprint = compute_fingerprint(source)
+    store = open_study(runs, experiment.file)
+    # With HQLT_STORE set, `session` raises an error with better advice.
+    if as_worker and not store.backend.is_shared and not os.environ.get(STORE_VARIABLE):
         raise StoreError(
-            f"{store.folder}: one program at a time may work on a study that is kept in a file. To share its cells, "
-            f"keep it in PostgreSQL: export {ENVIRONMENT}=postgresql://USER@HOST/DATABASE (docs/cluster.md)."
+            f"{store.folder}: only one process at a time can run a study that is stored in a file. To share it, store "
+            f"it in PostgreSQL: export {STORE_VARIABLE}=postgresql://USER@HOST/DATABASE (docs/cluster.md)."
         )
-    with store.owned():
-        study = prepare(experiment, store, choice, joining, {"MLFLOW_TRACKING_URI": tracking} if tracking else {})
-        card, made_by = card_of(experiment, store, Path(file), change), store.folder / "provenance.json"
-        if not joining:
-            write(made_by, json.dumps(dict(card.provenance), indent=1) + "\n")
-        elif made_by.exists():  # the study is theirs who began it
-            card = replace(card, provenance=read_json(made_by))
-        if not joining or not kept_file(store.folder).exists():
-            ours = [one for one in change if not one.startswith("launcher.")]  # of this machine, not of the study
-            write(kept_file(store.folder), as_yaml(read(Path(file), ours)))
-            keep(study.agenda, made_of)
-        work = Work(study, Courier(tracker_of(runs, tracking), card))
+    with store.session():
+        write_notebook_components(experiment, store.folder)
+        export_to_subprocesses(list_loaded_files())  # workers are other processes
+        env = {"MLFLOW_TRACKING_URI": tracking} if tracking else {}
+        study = prepare_study(experiment, store, selection, as_worker, env)
+        study_info = make_study_info(experiment, store)
+        provenance_file = store.folder / "provenance.json"
+        if not as_worker:
+            write_atomic(provenance_file, json.dumps(dict(study_info.provenance), indent=1) + "\n")
+            record_study_file(store.folder, experiment.file)
+        elif provenance_file.exists():  # keep the provenance of the process that started the study
+            study_info = replace(study_info, provenance=read_json(provenance_file, dict))
+        if not as_worker or not stored_experiment_file(store.folder).exists():
+            # launcher overrides belong to this machine, not to the study
+            study_overrides = [override for override in source.overrides if not override.startswith("launcher.")]
+            study_config = apply_set_options(source.file_config, study_overrides)
+            write_atomic(stored_experiment_file(store.folder), dump_yaml(study_config))
+            save_plan(study.plan, fingerprint)
+        context = TrainingContext(study, SyncThread(resolve_tracking_store(runs, tracking), study_info))
         try:
-            yield work
+            yield context
         finally:
-            work.courier.finish(PATIENCE if work.complete else HASTE)
+            if context.complete:
+                context.sync_thread.drain_queue(SYNC_TIMEOUT, callback.on_sync_progress)
+            else:
+                context.sync_thread.drain_queue(SYNC_TIMEOUT_ON_STOP)
 
 
-def ask_reported(study: Prepared, only: Sequence[str], view: View) -> "list[Judged]":
-    """What the file asks of the cells that the report shows: after a choice among tuned points, those of the best."""
-    from hqlt_lab.study.harness import asked_by, judge_cells
+def evaluate_reported_cells(study: PreparedStudy, only: Sequence[str], callback: StudyCallback) -> "list[ModelResult]":
+    """Run the file's lm-eval tasks on the reported cells; in a study with `tune` only once all cells are settled."""
+    from hqlt_lab.study.lm_eval_cells import evaluate_cells_on_tasks, request_from_config
 
-    agenda = study.agenda
-    config, records = agenda.experiment.evaluate, agenda.records()
-    settled = all(record.state in SETTLED for record in records)
-    if config is None or (agenda.experiment.tune and not settled):
+    plan = study.plan
+    config, records = plan.experiment.evaluate, plan.list_records()
+    all_settled = all(record.state in SETTLED_STATES for record in records)
+    if config is None or (plan.experiment.tune and not all_settled):
         return []
-    return judge_cells(reported_folders(agenda, only), asked_by(config), view.evaluating)
+    return evaluate_cells_on_tasks(
+        list_reported_folders(plan, only), request_from_config(config), callback.on_evaluation_progress
+    )
 
 
 @dataclass(frozen=True)
-class Status:
-    """How far a study is."""
+class StudyStatus:
+    """State of all cells of a study, and its running workers."""
 
-    records: "list[Record]"
-    report: list[str]  # the metrics that count
-    workers: list[str]  # who is at work on it, for people
+    records: "list[CellRecord]"
+    reported_metrics: list[str]  # names
+    workers: list[str]  # descriptions of the running workers
 
 
-def status(
-    file: str | Path, *, change: Sequence[str] = (), only: Sequence[str] = (), runs: str | Path = RUNS
-) -> Status:
-    """Every cell as it stands; from the plan that the study keeps, if nothing has changed since."""
-    store, made_of = Store(runs, Path(file).stem), sign(Path(file), change)
-    if outline := kept(store.folder, made_of):
-        standing = Standing(Attempts(store), store, outline.retries)
-        cells = [(place, place.point or {}) for place in outline.chosen(only)]
-        report = outline.report
+def read_status(
+    file: ExperimentFile, *, overrides: Sequence[str] = (), only: Sequence[str] = (), runs: str | Path = DEFAULT_RUNS
+) -> StudyStatus:
+    """Return the state of every cell; uses the cached plan of the study if nothing has changed since."""
+    source = require_source(file) if isinstance(file, Experiment) else read_source(Path(file), overrides)
+    store, fingerprint = open_study(runs, source.file), compute_fingerprint(source)
+    if cached_plan := load_plan(store.folder, fingerprint):
+        cell_states = CellStates(AttemptHistory(store), store, cached_plan.retries)
+        cells = [(cell_ref, cell_ref.point or {}) for cell_ref in cached_plan.select_cells(only)]
+        report_metrics = cached_plan.report_metrics
     else:
-        agenda = open_agenda(load_experiment(file, change), store)
-        standing, report = agenda.standing, agenda.experiment.measure.report
-        wish = wanted(agenda.experiment, agenda, only)
-        cells = [(place, agenda.point(place) or {}) for place in agenda.places() if wish(place)]
-        keep(agenda, made_of)
-    older = [record for cell in cells for record in standing.superseded(*cell)]
-    return Status([*(standing.record(*cell) for cell in cells), *older], report, store.book.workers())
+        plan = open_plan(file if isinstance(file, Experiment) else validate_experiment(source), store)
+        cell_states, report_metrics = plan.cell_states, plan.experiment.measure.report
+        is_selected = make_cell_filter(plan.experiment, plan, only)
+        cells = [(ref, plan.resolve_point(ref) or {}) for ref in plan.list_cells() if is_selected(ref)]
+        save_plan(plan, fingerprint)
+    superseded = [record for cell in cells for record in cell_states.list_superseded(*cell)]
+    records = [*(cell_states.cell_record(*cell) for cell in cells), *superseded]
+    return StudyStatus(records, report_metrics, store.backend.list_workers())
 
 
-def forget(
-    file: str | Path, *, change: Sequence[str] = (), only: Sequence[str] = (), runs: str | Path = RUNS
-) -> "list[Record]":
-    """Mark what is known of these cells as superseded; how they stood until now."""
-    return forget_cells(load_experiment(file, change), runs, only)
+def forget_study_cells(
+    file: ExperimentFile, *, overrides: Sequence[str] = (), only: Sequence[str] = (), runs: str | Path = DEFAULT_RUNS
+) -> "list[CellRecord]":
+    """Mark all attempts at these cells as superseded; return their records before that."""
+    return forget_cells(load_experiment(file, overrides), runs, only)
 
 
-def report(file: str | Path, *, change: Sequence[str] = (), runs: str | Path = RUNS) -> "Report":
-    """What is known so far, from the ledger alone."""
-    from hqlt_lab.report.report import Report
+def make_report(file: str | Path, *, overrides: Sequence[str] = (), runs: str | Path = DEFAULT_RUNS) -> "Report":
+    """Return the report on all results in the ledger."""
+    from hqlt_lab.report.study_report import Report
 
-    experiment = load_experiment(file, change)
-    return Report.make(experiment, open_agenda(experiment, Store(runs, experiment.name)).records())
+    return Report.from_records(*read_records(file, overrides, runs))
 
 
-def results(file: str | Path, *, change: Sequence[str] = (), runs: str | Path = RUNS) -> "pandas.DataFrame":
-    """One line per cell: arm, seed, axes, state, metrics, cost."""
-    from hqlt_lab.report.frame import frame
+def read_records(file: str | Path, overrides: Sequence[str], runs: str | Path) -> "tuple[Experiment, list[CellRecord]]":
+    """Return the experiment and a record of every cell; with a cached plan, no model is built to check the file."""
+    source = read_source(Path(file), overrides)
+    store, fingerprint = open_study(runs, source.file), compute_fingerprint(source)
+    if cached_plan := load_plan(store.folder, fingerprint):
+        cell_states = CellStates(AttemptHistory(store), store, cached_plan.retries)
+        records = [cell_states.cell_record(cell_ref, cell_ref.point or {}) for cell_ref in cached_plan.cells]
+        return validate_experiment(source, cached_plan.warnings), records
+    experiment = validate_experiment(source)
+    plan = open_plan(experiment, store)
+    save_plan(plan, fingerprint)
+    return experiment, plan.list_records()
 
-    experiment = load_experiment(file, change)
-    return frame(open_agenda(experiment, Store(runs, experiment.name)).records())
+
+def results(file: str | Path, *, overrides: Sequence[str] = (), runs: str | Path = DEFAULT_RUNS) -> "pandas.DataFrame":
+    """Return a DataFrame with one row per cell: arm, seed, axes, state, metrics, cost."""
+    from hqlt_lab.report.render.cells_dataframe import build_frame
+
+    return build_frame(read_records(file, overrides, runs)[1])

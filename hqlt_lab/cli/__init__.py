@@ -1,59 +1,44 @@
-"""The command line: verbs to functions.  It parses and prints; what it prints is decided elsewhere.
+"""The `hqlt` command line: parses arguments, calls `hqlt_lab.api` and prints the result.
 
-Nothing heavy is imported before a verb is chosen, so `hqlt --help` answers at once.
+Heavy libraries are imported only inside the function of a command, so that `hqlt --help` is fast.
 
-screen       where it speaks: results on standard output, everything else on standard error
-exits        how it ends: the numbers that scripts see
-options      what several verbs share
-completion   what a shell offers when Tab is pressed; bash: how that one breaks words
+app          the typer application with all commands
+commands     one file per command or group of commands
+terminal     consoles, exit codes, shared options, tables, progress bars, shell completion
+templates    the files that `hqlt new` writes
 """
 
-import atexit
-import gc
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+
+from hqlt_lab.process_settings import reduce_gc_frequency
 
 
 def main() -> None:
-    """The `hqlt` command."""
+    """Entry point of the `hqlt` command."""
     from hqlt_lab.cli.app import app
-    from hqlt_lab.cli.bash import whole_words
-    from hqlt_lab.cli.exits import ending
-    from hqlt_lab.secrets import tell_no_secret
+    from hqlt_lab.cli.terminal.completion import rejoin_bash_words
+    from hqlt_lab.cli.terminal.exit_codes import run_to_exit_code
+    from hqlt_lab.redact import print_redacted_traceback
 
-    sys.excepthook = tell_no_secret
-    with whole_words(), seldom_collected():
-        sys.exit(ending(lambda: app(parts_first(sys.argv[1:]), prog_name="hqlt")))
-
-
-@contextmanager
-def seldom_collected() -> Iterator[None]:
-    """Cycles are looked for seldom: a program that looks and ends has few, and torch brings half a million objects."""
-    usual = gc.get_threshold()
-    gc.set_threshold(100_000)
-    atexit.register(not_once_more)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*usual)
+    sys.excepthook = print_redacted_traceback
+    with rejoin_bash_words(), reduce_gc_frequency():
+        sys.exit(run_to_exit_code(lambda: app(move_global_options_first(sys.argv[1:]), prog_name="hqlt")))
 
 
-def not_once_more() -> None:
-    """At the very end Python would look for cycles in everything; what then is not found, triton calls a leak."""
-    if "triton" not in sys.modules:
-        gc.freeze()
+LOG_OPTIONS = ("-v", "--verbose", "-q", "--quiet")
 
 
-def parts_first(words: Sequence[str]) -> list[str]:
-    """--with belongs to `hqlt`, before the verb; behind it, people write it too, and mean the same."""
-    first, rest, left = list[str](), list[str](), list(words)
-    while left and left[0] != "--":
-        word = left.pop(0)
-        if word == "--with":
-            if not left:
-                return [word]  # typer then says that a file is missing
-            first += [word, left.pop(0)]
+def move_global_options_first(arguments: Sequence[str]) -> list[str]:
+    """Move the options of `hqlt` itself before the command, because they are accepted behind the command too."""
+    global_options, others, remaining = list[str](), list[str](), list(arguments)
+    while remaining and remaining[0] != "--":
+        argument = remaining.pop(0)
+        if argument == "--with":
+            if not remaining:
+                return [argument]  # typer then reports that a file is missing
+            global_options += [argument, remaining.pop(0)]
         else:
-            (first if word.startswith("--with=") else rest).append(word)
-    return [*first, *rest, *left]
+            is_global = argument.startswith("--with=") or argument in LOG_OPTIONS
+            (global_options if is_global else others).append(argument)
+    return [*global_options, *others, *remaining]

@@ -1,4 +1,4 @@
-"""python -m hqlt_lab.cli: the `hqlt` command of this very Python, for programs that start it."""
+"""`python -m hqlt_lab.cli` runs `hqlt` with the current Python interpreter; used by job scripts."""
 
 from hqlt_lab.cli import main
 

@@ -1,82 +1,117 @@
-"""All verbs of `hqlt`, each in the file of its topic."""
+"""The typer application: registers every command of `hqlt`."""
 
+import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import hqlt_lab
-from hqlt_lab.cli import (
+from hqlt_lab.cli.commands import (
     compare,
     components,
     data,
+    doctor,
     evaluate,
-    experiments,
     export,
     generate,
-    machine,
-    reports,
-    running,
-    studies,
+    lm_eval,
+    plan,
+    report,
+    run,
+    schema,
+    status,
+    train,
+    ui,
 )
-from hqlt_lab.cli.exits import Exit
-from hqlt_lab.cli.screen import aside, warn
+from hqlt_lab.cli.terminal.console import ColoredHandler, stderr_console
+from hqlt_lab.cli.terminal.exit_codes import ExitCode
+from hqlt_lab.log_handler import log_to_stderr
+
+logger = logging.getLogger(__name__)
 
 app = typer.Typer(
     help="Ablations of hybrid quadratic-linear transformers: compose, check, train, compare.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    epilog=f"Ends with {', '.join(f'{code.value} {code.word}' for code in Exit)}: docs/reference/command_line.md.",
+    epilog=(
+        f"Exit codes: {', '.join(f'{code.value} {code.label}' for code in ExitCode)}. "
+        "See docs/reference/command_line.md."
+    ),
 )
-PART = 'A part stands below @register("update_rule", "my_rule"); `hqlt new update_rule my_rule` writes one.'
-ANYWHERE = "Before the verb or behind it. Repeatable."
+REGISTER_HINT = (
+    'Decorate the component with @register("update_rule", "my_rule"); `hqlt new update_rule my_rule` writes an example.'
+)
+WITH_OPTION_NOTE = "Before or after the command. Repeatable."
+LOG_OPTION_NOTE = "Before or after the command."
 
 
-def tell_version(wanted: bool) -> None:
-    """--version, before anything else is looked at."""
-    if wanted:
+def print_version(requested: bool) -> None:
+    """Print the version and exit; an eager typer callback, called before other options are parsed."""
+    if requested:
         print(f"hqlt_lab {hqlt_lab.__version__}")
         raise typer.Exit
 
 
 @app.callback()
-def before(
-    outside: Annotated[
+def prepare_command(
+    context: typer.Context,
+    component_files: Annotated[
         list[Path] | None,
-        typer.Option("--with", help=f"A Python file whose parts to register, or a task file of lm-eval. {ANYWHERE}"),
+        typer.Option(
+            "--with", help=f"Register the components of a Python file, or load an lm-eval task file. {WITH_OPTION_NOTE}"
+        ),
     ] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help=f"Also show debug messages. {LOG_OPTION_NOTE}")
+    ] = False,
+    quiet: Annotated[
+        bool,
+        typer.Option("--quiet", "-q", help=f"Show only results, warnings and errors, no progress. {LOG_OPTION_NOTE}"),
+    ] = False,
     version: Annotated[
-        bool, typer.Option("--version", help="Which version this is.", is_eager=True, callback=tell_version)
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=print_version)
     ] = False,
 ) -> None:
     """Ablations of hybrid quadratic-linear transformers: compose, check, train, compare."""
-    from hqlt_lab.registry import hand_on, included, outside_parts
-
-    hand_on([])  # what another command left is not ours
-    for file in outside or []:
-        files, parts = included(), outside_parts()
-        hand_on([file])
-        if file.suffix == ".py" and included() != files and outside_parts() == parts:
-            warn(f"--with {file}: no part is registered in it. {PART}", aside)
+    level = logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO
+    context.with_resource(log_to_stderr(level, ColoredHandler()))
+    stderr_console.quiet = quiet
+    load_own_components(component_files or [])
 
 
-app.command("list")(components.list_parts)
-app.command("show")(components.show)
-app.command("new")(components.new)
-app.command("check")(components.check)
-app.command("plan")(experiments.plan)
-app.command("run")(running.run)
-app.command("worker")(running.worker)
-app.command("status")(studies.status)
-app.command("logs")(studies.logs)
-app.command("report")(reports.report)
-app.command("evaluate")(evaluate.evaluate)
-app.command("generate")(generate.generate)
-app.command("export")(export.export)
-app.command("compare")(compare.compare)
-app.command("forget")(studies.forget)
-app.command("ui")(studies.ui)
-app.command("train")(experiments.train)
+def load_own_components(files: Sequence[Path]) -> None:
+    """Register the components of these files, here and in subprocesses; warn about a file without any."""
+    from hqlt_lab.registry import export_to_subprocesses, find_external_components, list_loaded_files
+
+    export_to_subprocesses([])  # clear the files of a command that ran earlier in this process
+    for file in files:
+        files_before, components_before = list_loaded_files(), find_external_components()
+        export_to_subprocesses([file])
+        is_newly_loaded = file.suffix == ".py" and list_loaded_files() != files_before
+        if is_newly_loaded and find_external_components() == components_before:
+            logger.warning(f"--with {file}: no component is registered in it. {REGISTER_HINT}")
+
+
+app.command("list")(components.list_components)
+app.command("show")(components.show_component)
+app.command("new")(components.create_component)
+app.command("check")(components.check_conformance)
+app.command("plan")(plan.show_plan)
+app.command("run")(run.run_study)
+app.command("worker")(run.join_study)
+app.command("status")(status.show_status)
+app.command("logs")(status.show_logs)
+app.command("report")(report.show_report)
+app.command("evaluate")(evaluate.evaluate_models)
+app.command("lm-eval")(lm_eval.evaluate_language_models)
+app.command("generate")(generate.generate_text)
+app.command("export")(export.export_model)
+app.command("compare")(compare.show_comparison)
+app.command("forget")(status.forget_cells)
+app.command("ui")(ui.serve_ui)
+app.command("train")(train.train_cell)
 app.add_typer(data.app, name="data")
-app.command("schema")(experiments.schema)
-app.command("doctor")(machine.doctor)
+app.command("schema")(schema.write_schema)
+app.command("doctor")(doctor.show_diagnosis)

@@ -1,7 +1,7 @@
-"""Preparing data: documents to pieces in parallel, pieces to shards, and an index when all is there.
+"""Prepare data: tokenize documents into chunks in parallel, concatenate chunks into shards, then write the index.
 
-Every step is written whole or not at all, and skipped where its result is there: the same command goes on after any
-kill, and the end is the same to the last byte.
+Every step writes its result atomically and is skipped if the result exists.  The same command therefore resumes after
+a kill at any moment, and the final files are byte-identical.
 """
 
 import json
@@ -11,95 +11,111 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import count, islice, takewhile
 from pathlib import Path
 
-from hqlt_lab.data.assemble import assemble
-from hqlt_lab.data.claim import begin
-from hqlt_lab.data.crew import Craft, made
-from hqlt_lab.data.encoders.choose import Encoder, load_encoder, make_encoder
-from hqlt_lab.data.finish import total, write_index
-from hqlt_lab.data.index import Index, read_index
-from hqlt_lab.data.lock import clear, owned
-from hqlt_lab.data.pieces import Tally, as_tally, cut, is_text, piece_file, split_of, tally_of
-from hqlt_lab.data.request import Request
+from hqlt_lab.data.data_manifest import Index, read_index
+from hqlt_lab.data.pipeline.chunks import (
+    ChunkStats,
+    assign_split,
+    chunk_file,
+    is_text,
+    load_chunk_stats,
+    parse_chunk_stats,
+    split_into_chunks,
+)
+from hqlt_lab.data.pipeline.folder_lock import claim_folder, lock_folder, remove_partial_files
+from hqlt_lab.data.pipeline.parallel import TokenizeJob, tokenize_chunks
+from hqlt_lab.data.pipeline.shards import sum_split_contents, write_index, write_shards
+from hqlt_lab.data.prepare_options import PrepareRequest
 from hqlt_lab.data.sources._base import Document, Source
-from hqlt_lab.data.sources.choose import open_source
+from hqlt_lab.data.sources.source_by_name import open_source
+from hqlt_lab.data.tokenizers.load_tokenizer import Encoder, load_encoder, make_encoder
 from hqlt_lab.errors import ConfigError
-from hqlt_lab.files import write
+from hqlt_lab.files import read_json, write_atomic
 
-Watch = Callable[[str, Tally | None], None]  # what is being done; of a piece that was just done, what it is made of
+# current step, and the statistics of a chunk that was just finished
+ProgressCallback = Callable[[str, ChunkStats | None], None]
 
 
-def prepare(request: Request, folder: Path, workers: int, watch: Watch = lambda *_: None) -> Index:
-    """Make what was requested in a folder, or what is missing of it."""
+def prepare_data(
+    request: PrepareRequest, folder: Path, workers: int, on_progress: ProgressCallback = lambda *_: None
+) -> Index:
+    """Prepare the requested data in a folder, or resume an interrupted preparation."""
     source = open_source(request)
-    with owned(folder):
-        begin(folder, source.description, request.options)
-        clear(folder)
+    with lock_folder(folder):
+        claim_folder(folder, source.description, request.build_options)
+        remove_partial_files(folder)
         if not (folder / "index.json").exists():
-            watch("choosing tokens", None)
-            encoder = tokenizer(folder, request, source)
-            tallies = all_pieces(folder, request, source, workers, watch)
-            watch("writing shards", None)
-            assemble(folder, tallies, request.shard_tokens)
-            write_index(folder, request, source, encoder, tallies)
+            on_progress("training the tokenizer", None)
+            encoder = load_or_create_encoder(folder, request, source)
+            chunk_stats = tokenize_all_chunks(folder, request, source, workers, on_progress)
+            on_progress("writing shards", None)
+            write_shards(folder, chunk_stats, request.shard_tokens)
+            write_index(folder, request, source, encoder, chunk_stats)
         shutil.rmtree(folder / "work", ignore_errors=True)
     return read_index(folder)
 
 
-def tokenizer(folder: Path, request: Request, source: Source) -> Encoder:
-    """The tokenizer of these data: the one that is kept here, or the one that was asked for, which is kept."""
-    kept, making = folder / "tokenizer", folder / "work" / "tokenizer"
-    if not kept.exists():
-        shutil.rmtree(making, ignore_errors=True)
-        making.mkdir()
-        make_encoder(request.tokenizer, request.vocabulary, learning_texts(request, source)).save(making)
-        making.rename(kept)
-    return load_encoder(request.tokenizer, kept)
+def load_or_create_encoder(folder: Path, request: PrepareRequest, source: Source) -> Encoder:
+    """Load the tokenizer saved in the folder, or create and save the requested one."""
+    saved, temporary = folder / "tokenizer", folder / "work" / "tokenizer"
+    if not saved.exists():
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir()
+        make_encoder(request.tokenizer, request.vocabulary, training_texts(request, source)).save(temporary)
+        temporary.rename(saved)
+    return load_encoder(request.tokenizer, saved)
 
 
-def learning_texts(request: Request, source: Source) -> Iterator[bytes]:
-    """The texts that are not held out."""
-    for document in limited(request, source, 0):
+def training_texts(request: PrepareRequest, source: Source) -> Iterator[bytes]:
+    """Yield the texts of the train split."""
+    for document in requested_documents(request, source, 0):
         if isinstance(document, str) or not is_text(document, Counter()):
             continue
-        if split_of(document, request.valid, request.test) == "train":
+        if assign_split(document, request.valid, request.test) == "train":
             yield document
 
 
-def limited(request: Request, source: Source, first: int) -> Iterator[Document]:
-    """The documents from number `first` on that were asked for."""
-    rest = None if request.limit_documents is None else max(0, request.limit_documents - first)
-    return islice(source.documents(first), rest)
+def requested_documents(request: PrepareRequest, source: Source, first: int) -> Iterator[Document]:
+    """Iterate over the source from document `first` on, up to the requested limit."""
+    remaining = None if request.limit_documents is None else max(0, request.limit_documents - first)
+    return islice(source.iterate_documents(first), remaining)
 
 
-def all_pieces(folder: Path, request: Request, source: Source, workers: int, watch: Watch) -> list[Tally]:
-    """Make the pieces that are not there; what all of them are made of is noted when the last one is there."""
-    work, note = folder / "work", folder / "work" / "tallies.json"
-    if note.exists():
-        return [as_tally(told) for told in json.loads(note.read_text())]
-    tallies = []
-    for tally in both(folder, request, source, workers):
-        tallies.append(tally)
-        watch("making tokens", tally)
-    if not total(tallies, "train").documents:
-        for begun in (folder / "tokenizer", work):  # the folder is free for another source
-            shutil.rmtree(begun, ignore_errors=True)
-        raise ConfigError(f"{request.source}: no document is left to train on. {told_of(tallies)}")
-    write(note, json.dumps(tallies))
-    return tallies
+def tokenize_all_chunks(
+    folder: Path, request: PrepareRequest, source: Source, workers: int, on_progress: ProgressCallback
+) -> list[ChunkStats]:
+    """Tokenize the missing chunks and return the statistics of all.  They are saved once the last chunk exists."""
+    work, stats_file = folder / "work", folder / "work" / "chunk_stats.json"
+    if stats_file.exists():
+        return [parse_chunk_stats(fields) for fields in read_json(stats_file, list)]
+    chunk_stats = []
+    for stats in iterate_chunk_stats(folder, request, source, workers):
+        chunk_stats.append(stats)
+        on_progress("tokenizing", stats)
+    if not sum_split_contents(chunk_stats, "train").documents:
+        for unfinished in (folder / "tokenizer", work):  # so that the folder can be used for another source
+            shutil.rmtree(unfinished, ignore_errors=True)
+        message = f"{request.source} has no document to train on. {describe_skipped(chunk_stats)}"
+        raise ConfigError.at("source", "no_documents", message)
+    write_atomic(stats_file, json.dumps(chunk_stats))
+    return chunk_stats
 
 
-def both(folder: Path, request: Request, source: Source, workers: int) -> Iterator[Tally]:
-    """First the pieces that are there, then the others: documents of the former are not read again."""
-    files = (piece_file(folder / "work", number) for number in count())
-    there: list[Tally] = [tally for tally in takewhile(bool, map(tally_of, files)) if tally]
-    yield from there
-    documents = limited(request, source, sum(tally.read for tally in there))
-    craft = Craft(folder, request.tokenizer, request.valid, request.test)
-    yield from made(enumerate(cut(documents), len(there)), craft, workers)
+def iterate_chunk_stats(folder: Path, request: PrepareRequest, source: Source, workers: int) -> Iterator[ChunkStats]:
+    """Yield the statistics of the existing chunks, then of the others as they are tokenized.
+
+    Documents of existing chunks are not read again.
+    """
+    files = (chunk_file(folder / "work", number) for number in count())
+    existing: list[ChunkStats] = [stats for stats in takewhile(bool, map(load_chunk_stats, files)) if stats]
+    yield from existing
+    documents = requested_documents(request, source, sum(stats.documents_read for stats in existing))
+    job = TokenizeJob(folder, request.tokenizer, request.valid, request.test)
+    yield from tokenize_chunks(enumerate(split_into_chunks(documents), len(existing)), job, workers)
 
 
-def told_of(tallies: Sequence[Tally]) -> str:
-    """What was read and what was not."""
-    skipped = sum((Counter(tally.skipped) for tally in tallies), Counter())
+def describe_skipped(chunk_stats: Sequence[ChunkStats]) -> str:
+    """Describe how many documents were read, and how many were skipped for which reason."""
+    skipped = sum((Counter(stats.skipped) for stats in chunk_stats), Counter())
     reasons = ", ".join(f"{number} {reason}" for reason, number in sorted(skipped.items()))
-    return f"Documents that were read: {sum(tally.read for tally in tallies)}. Left out: {reasons or 'none'}."
+    documents_read = sum(stats.documents_read for stats in chunk_stats)
+    return f"Documents read: {documents_read}. Skipped: {reasons or 'none'}."

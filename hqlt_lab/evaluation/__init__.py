@@ -1,8 +1,13 @@
-"""Trained models, beyond the test of their task: under lm-eval, and further than training went.
+"""Evaluation of trained models beyond their own test set: with lm-eval, and on contexts longer than in training.
 
-answers = ask(text_model, asked)            ask.py: a task at a time, what is known is not asked again
-HarnessModel(text_model, length=2048)       harness_model.py: any batch size answers what batch 1 answers
-load_tasks("piqa", local, text_model)       tasks.py: by name, by file, or on local data
-Stretch(model, task, times=8).curves()      long_context.py: longer text, more pairs, larger distances;
-                                            needle.py: a number that was told once; token_cost.py: what a token costs
+lm_eval_runner            run lm-eval tasks on a cell or an exported model; known results are reused
+lm_eval_single_task       run one task and convert lm-eval's results to metrics
+lm_eval_model             a trained model as an lm-eval model, with results that do not depend on the batch size
+lm_eval_tasks             load tasks by name, from a file, or on local data
+retrieval_tasks           retrieval tasks with the protocol of the paper
+loglikelihood             log-likelihoods of continuations
+local_datasets            local files that replace datasets, and their hashes
+long_context_evaluation   longer texts, more pairs and larger distances than in training
+needle                    needle-in-a-haystack questions
+decoding_cost             time and memory per decoded token
 """

@@ -1,29 +1,18 @@
-"""From a YAML file to a plan: read strictly, complain about everything at once, list the cells to train.  No torch.
+"""Read, validate and expand experiment files: from YAML to a plan of training cells.
 
-settings      what a run is told besides its task and model: train, trainer, measure
-agent         the same for an agent in a world
-source        the text of a file, looked at before anything is made of it
-read          YAML, `extends` and `--set` to one mapping, references as they are written
-yaml_mistakes what is wrong with a text that is no YAML
-yaml_trouble  where its parser gave up
-references    what they stand for
-places        where in the files everything is written
-extent        how large an experiment may be
-change        named changes to it: arms, crossed axes, tuned values
-tune          lists of values, and ranges that are searched
-fill          every default written in, and the way back
-cell          one thing to train, completely told
-experiment    the validated whole
-complaints    everything that is wrong with it, gathered
-subject       what a complaint is about
-metrics       what is measured, and whether the task has it
-composition   what is wrong although each part is right: the one place that loads torch
-gates         whether a rule from outside has any
-compositions  all of them, one after the other
-every_mistake all that is wrong where something is
-match         arms of equal size: what the file may say of them
-matched       which arm is matched to which, and how
-solve         the setting that makes a model as large as another
-plan          arms x tuning points x seeds: the cells, each with its key
-json_schema   the same rules for editors
+All mistakes of a file are reported together, before anything trains. Importing this package does not load torch.
+
+load_experiment   load and validate an experiment file
+arm_title         the title of an arm: its name and crossed levels
+run_settings      dataclasses of the settings sections: train, trainer, agent, measure, prune, match
+parse_axes        the axes of cross, one_at_a_time and tune: lists of values, and searched ranges
+apply_overrides   changes to the base by path: arms, axes, tuned values, --set
+fill_defaults     fill in all defaults, and strip them again for cell keys
+size_matching     make arms equal in parameters, state or FLOPs
+lm_eval_section   the lm-eval tasks of the `evaluate` section
+cell              the complete settings of one training run
+expand_cells      expand arms x tuned points x seeds into cells with keys
+json_schema       JSON Schema of experiment files, for editors
+yaml/             read YAML safely, with `extends`, `--set`, interpolation and line numbers
+validate/         collect all issues: size limits, metric names, and each cell's model and task
 """

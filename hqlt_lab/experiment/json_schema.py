@@ -1,29 +1,36 @@
-"""The rules of an experiment file as JSON Schema, so that an editor completes and checks the YAML while it is written.
+"""JSON Schema of experiment files, with which an editor completes and checks the YAML.
 
     # yaml-language-server: $schema=experiment.schema.json
 
-Derived from the same dataclasses and the same registry that check a file; what takes looking at several places at once
-(parts that do not go together, arms that are the same) only `hqlt plan` can tell.
+The schema is generated from the settings dataclasses and the registry. It cannot express checks that involve several
+settings (incompatible components, identical arms); `hqlt plan` does these.
 """
 
 from dataclasses import MISSING, fields
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from hqlt_lab.experiment.agent import AgentConfig
-from hqlt_lab.experiment.composition import ALLOWED
-from hqlt_lab.experiment.evaluation import EvaluateConfig
-from hqlt_lab.experiment.experiment import SEEDS, TUNE_SEEDS
-from hqlt_lab.experiment.settings import ON, MatchConfig, MeasureConfig, PruneConfig, TrainConfig, TrainerConfig
-from hqlt_lab.experiment.tune import Range
-from hqlt_lab.model.config import PARTS, ModelConfig, OpsConfig
-from hqlt_lab.registry import available, describe, options, sentences
+from hqlt_lab.experiment.lm_eval_section import EvaluateConfig
+from hqlt_lab.experiment.load_experiment import DEFAULT_SEEDS, DEFAULT_TUNE_SEEDS
+from hqlt_lab.experiment.parse_axes import Range
+from hqlt_lab.experiment.run_settings import (
+    MATCH_QUANTITIES,
+    AgentConfig,
+    MatchConfig,
+    MeasureConfig,
+    PruneConfig,
+    TrainConfig,
+    TrainerConfig,
+)
+from hqlt_lab.experiment.validate.arm_checks import ALLOWABLE_ISSUES
+from hqlt_lab.model.config import COMPONENT_KINDS, ModelConfig, OpsConfig
+from hqlt_lab.registry import available, describe, options, read_field_docs
 
-PLAIN = {int: "integer", float: "number", bool: "boolean", str: "string", NoneType: "null", dict: "object"}
+JSON_TYPES = {int: "integer", float: "number", bool: "boolean", str: "string", NoneType: "null", dict: "object"}
 Schema = dict[str, Any]
 
-
-SETTINGS = {
+# sections that are a settings dataclass
+SETTINGS_SECTIONS = {
     "model": ModelConfig,
     "train": TrainConfig,
     "agent": AgentConfig,
@@ -31,81 +38,89 @@ SETTINGS = {
     "ops": OpsConfig,
     "measure": MeasureConfig,
     "prune": PruneConfig,
-}  # sections that are settings and nothing else
-SAYS = {
-    "question": "What the experiment asks, in a sentence.",
-    "extends": "Another file to start from: what builds and trains is merged into it, what is compared replaces it.",
-    "task": "What is learned: a task by its name, or with its options.",
-    "arms": "Named changes to the base; the first arm is the baseline. Left out: the base alone.",
-    "cross": "Axes: a path and its values; every arm is trained at every choice of them.",
-    "one_at_a_time": "Axes in the same form; every arm is trained as it is, and with one value of one axis changed.",
-    "tune": "What is tuned, for every arm alike: a path and its values, or a range that is searched.",
-    "seeds": "How many seeds every cell is trained with, or a list of them.",
-    "tune_seeds": "Seeds that a range is searched with, which are not reported; a number counts from 1000.",
-    "evaluate": "What language models are asked when all is trained: a list of tasks, or settings.",
-    "launcher": "Who trains the cells, and with how much of the machine.",
-    "published": "What a paper says of an arm, shown beside ours: {arm: {metric: {best: 100.0}}}.",
-    "quoted": "Rows of other papers in the same form, shown and never run.",
+}
+SECTION_DESCRIPTIONS = {
+    "question": "The question that the experiment answers, in one sentence.",
+    "extends": "Another file to start from: sections that build and train are merged, all others replaced.",
+    "task": "The task to train on: its name, or a mapping with name and options.",
+    "arms": "Named changes to the base; the first arm is the baseline. Default: the base alone.",
+    "cross": "Axes, each a path and its values; every arm is trained with every combination.",
+    "one_at_a_time": "Axes as in `cross`; every arm is trained unchanged, and with each single value of each axis.",
+    "tune": "Settings tuned for every arm: a path and its values, or a range to search.",
+    "seeds": "Number of seeds per setting, or a list of seeds.",
+    "tune_seeds": "Seeds for searching a range, which are not reported: a list, or a number, counted from 1000.",
+    "evaluate": "lm-eval tasks for trained language models: a list of tasks, or settings.",
+    "launcher": "Where the cells are trained, and with which resources.",
+    "published": "Published results of arms, shown beside the results: {arm: {metric: {best: 100.0}}}.",
+    "quoted": "Published results of other models, in the same form; shown but not trained.",
 }
 
 
-def json_schema() -> Schema:
-    """The schema of a whole experiment file."""
+def build_json_schema() -> Schema:
+    """Return the JSON Schema of an experiment file."""
     axis = {"type": "object", "additionalProperties": {"type": "array", "minItems": 1}}
     seeds = {"oneOf": [{"type": "integer", "minimum": 1}, {"type": "array", "items": {"type": "integer"}}]}
-    meant = "What would be a mistake elsewhere, but is meant in this arm."
-    allow = {"type": "array", "items": {"enum": list(ALLOWED)}, "description": meant}
+    allow_description = "Issues that are normally rejected, but intended in this arm."
+    allow = {"type": "array", "items": {"enum": list(ALLOWABLE_ISSUES)}, "description": allow_description}
     arm = {"type": ["object", "null"], "properties": {"allow": allow}}
     rows = {"type": "object", "additionalProperties": {"type": "object"}}
-    asked = section(EvaluateConfig) | {"required": ["tasks"]}
+    evaluate = settings_schema(EvaluateConfig) | {"required": ["tasks"]}
     properties: Schema = {
         "question": {"type": "string"},
         "extends": {"type": "string"},
-        "task": part("task"),
-        **{name: model() if name == "model" else section(maker) for name, maker in SETTINGS.items()},
-        "evaluate": {"oneOf": [{"type": "array", "items": {"type": "string"}}, asked]},
-        "launcher": part("launcher") | {"default": "local"},
+        "task": component_schema("task"),
+        **{
+            name: model_schema() if name == "model" else settings_schema(settings_type)
+            for name, settings_type in SETTINGS_SECTIONS.items()
+        },
+        "evaluate": {"oneOf": [{"type": "array", "items": {"type": "string"}}, evaluate]},
+        "launcher": component_schema("launcher") | {"default": "local"},
         "arms": {"type": "object", "additionalProperties": arm},
         "cross": axis,
         "one_at_a_time": axis,
-        "match": {"oneOf": [{"enum": [*ON, None]}, section(MatchConfig) | {"required": ["on"]}]},
-        "tune": {"type": "object", "additionalProperties": {"oneOf": [{"type": "array"}, section(Range)]}},
-        "seeds": seeds | {"default": SEEDS},
-        "tune_seeds": seeds | {"default": TUNE_SEEDS},
+        "match": {"oneOf": [{"enum": [*MATCH_QUANTITIES, None]}, settings_schema(MatchConfig) | {"required": ["on"]}]},
+        "tune": {"type": "object", "additionalProperties": {"oneOf": [{"type": "array"}, settings_schema(Range)]}},
+        "seeds": seeds | {"default": DEFAULT_SEEDS},
+        "tune_seeds": seeds | {"default": DEFAULT_TUNE_SEEDS},
         "published": rows,
         "quoted": rows,
     }
-    words = SAYS | {name: idea_of(maker) for name, maker in (SETTINGS | {"match": MatchConfig}).items()}
+    descriptions = SECTION_DESCRIPTIONS | {
+        name: section_summary(settings_type)
+        for name, settings_type in (SETTINGS_SECTIONS | {"match": MatchConfig}).items()
+    }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "hqlt_lab experiment",
         "type": "object",
         "additionalProperties": False,
-        "properties": {name: {"description": words[name]} | told for name, told in properties.items()},
+        "properties": {name: {"description": descriptions[name]} | schema for name, schema in properties.items()},
     }
 
 
-def idea_of(maker: type) -> str:
-    """What a section is about: the first line of its words."""
-    return (maker.__doc__ or "").splitlines()[0]
+def section_summary(settings_type: type) -> str:
+    """Return the first line of the docstring of a settings class."""
+    return (settings_type.__doc__ or "").splitlines()[0]
 
 
-def model() -> Schema:
-    """ModelConfig without the vocabulary; a part, or a list of parts."""
-    made = section(ModelConfig)
-    del made["properties"]["vocabulary"]
-    for kind in PARTS:
-        setting, one = made["properties"][kind], part(kind)
-        made["properties"][kind] = setting | {"oneOf": [*one["oneOf"], {"type": "array", "items": one}]}
-    return made
+def model_schema() -> Schema:
+    """Return the schema of the `model` section: ModelConfig without vocabulary; a component may be a list of them."""
+    schema = settings_schema(ModelConfig)
+    del schema["properties"]["vocabulary"]
+    for kind in COMPONENT_KINDS:
+        setting, component = schema["properties"][kind], component_schema(kind)
+        schema["properties"][kind] = setting | {
+            "oneOf": [*component["oneOf"], {"type": "array", "items": component}],
+        }
+    return schema
 
 
-def section(maker: type) -> Schema:
-    """A dataclass of settings, each with its sentence and default."""
-    hints, words = get_type_hints(maker), sentences(maker)
+def settings_schema(settings_type: type) -> Schema:
+    """Return the schema of a settings dataclass, with description and default of each setting."""
+    hints, docs = get_type_hints(settings_type), read_field_docs(settings_type)
     properties = {}
-    for field in fields(maker):
-        properties[field.name] = typed(hints[field.name]) | {"description": words[field.name]}
+    for field in fields(settings_type):
+        properties[field.name] = type_schema(hints[field.name]) | {"description": docs[field.name]}
         if field.default is not MISSING:
             properties[field.name]["default"] = field.default
         elif field.default_factory is not MISSING:
@@ -113,30 +128,30 @@ def section(maker: type) -> Schema:
     return {"type": "object", "additionalProperties": False, "properties": properties}
 
 
-def part(kind: str) -> Schema:
-    """A registered name, or a name with its options."""
+def component_schema(kind: str) -> Schema:
+    """Return the schema of a component: a registered name, or a mapping with name and options."""
     names = available(kind)
-    return {"oneOf": [{"enum": names}, *(with_options(kind, name) for name in names)]}
+    return {"oneOf": [{"enum": names}, *(options_schema(kind, name) for name in names)]}
 
 
-def with_options(kind: str, name: str) -> Schema:
-    """{name: ..., option: ...} of one part."""
-    properties: Schema = {"name": {"const": name, "description": describe(kind, name).idea}}
+def options_schema(kind: str, name: str) -> Schema:
+    """Return the schema of one component as a mapping {name: ..., option: ...}."""
+    properties: Schema = {"name": {"const": name, "description": describe(kind, name).summary}}
     for option in options(kind, name).values():
-        default = {} if option.required else {"default": option.default}
-        says = {"description": option.says} if option.says else {}
-        properties[option.name] = typed(option.type) | default | says
-    required = ["name", *(option.name for option in options(kind, name).values() if option.required)]
+        default = {} if option.is_required else {"default": option.default}
+        description = {"description": option.help} if option.help else {}
+        properties[option.name] = type_schema(option.type) | default | description
+    required = ["name", *(option.name for option in options(kind, name).values() if option.is_required)]
     return {"type": "object", "additionalProperties": False, "required": required, "properties": properties}
 
 
-def typed(wanted: Any) -> Schema:
-    """A Python type in the words of JSON Schema."""
-    origin, inner = get_origin(wanted), get_args(wanted)
+def type_schema(type_hint: Any) -> Schema:
+    """Return the JSON Schema of a Python type."""
+    origin, inner = get_origin(type_hint), get_args(type_hint)
     if origin in (Union, UnionType):
-        return {"anyOf": [typed(one) for one in inner]}
+        return {"anyOf": [type_schema(member) for member in inner]}
     if origin is Literal:
         return {"enum": list(inner)}
     if origin in (list, tuple):
-        return {"type": "array", "items": typed(inner[0])}
-    return {"type": PLAIN[wanted]} if wanted in PLAIN else {}
+        return {"type": "array", "items": type_schema(inner[0])}
+    return {"type": JSON_TYPES[type_hint]} if type_hint in JSON_TYPES else {}

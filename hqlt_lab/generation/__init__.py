@@ -1,11 +1,11 @@
-"""Text from trained models: a prompt is read once, then every token costs the same, however long the text is.
+"""Text generation with trained language models: prefill the prompt once, then decode at constant cost per token.
 
-text_model   weights, tokenizer and separator of a trained cell
-sampling     how the next token is chosen, as data
-choose       one token from logits
-prompts      prompts to logits and a state
-speech       tokens to text as they come
-decoding     the rows of a batch, token by token
-generate     prompts to texts
-recomputed   the slow truth: the whole text before every token
+text_model           weights, tokenizer and separator of a trained cell or an export
+sampling_options     sampling options
+sampler              sample one token from each row of logits
+prefill_decode       tokenize and prefill prompts, and compute one decoding step
+detokenizer          decode tokens to text incrementally
+decoding             decode the rows of a batch, token by token
+generate             generate a text for each prompt, or stream it
+generate_reference   reference implementation that reads the whole sequence again for every token
 """

@@ -1,9 +1,9 @@
-"""A model that reads and writes text: weights, tokenizer, and the token that stands before each document.
+"""A language model with its tokenizer and the separator token that begins each document.
 
-model = text_model_in(folder)            of a cell that was trained on a text, or of an export
+model = load_text_model(folder)          folder of a trained language-model cell or of an export
 tokens = [model.separator, *model.encode("Once upon")]
 logits, state = model.model(torch.tensor([tokens], device=model.device))
-logits[..., : model.vocabulary]          the model may have more tokens than the tokenizer; those mean nothing
+logits[..., : model.vocabulary]          the model's vocabulary may be padded beyond that of the tokenizer
 """
 
 from collections.abc import Iterable
@@ -12,44 +12,45 @@ from pathlib import Path
 
 import torch
 
-from hqlt_lab.data.encoders.choose import Encoder
+from hqlt_lab.data.tokenizers.load_tokenizer import Encoder
 from hqlt_lab.errors import ConfigError
-from hqlt_lab.hugging_face.folder import is_export
-from hqlt_lab.hugging_face.read import Exported, load_export
+from hqlt_lab.hugging_face.export_layout import is_export
+from hqlt_lab.hugging_face.export_reader import ExportedModel, load_export
 from hqlt_lab.model.sequence_model import SequenceModel
-from hqlt_lab.train.load import load_language
+from hqlt_lab.train.load_trained_model import load_language_model
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextModel:
-    """A trained model with all that is needed to speak to it."""
+    """A trained language model with its tokenizer."""
 
     model: SequenceModel  # in eval mode, without gradients
     encoder: Encoder
-    separator: int  # the token before each document, which therefore also ends the one before it
-    vocabulary: int  # tokens that the tokenizer has; the model's own vocabulary may be larger
-    trained_length: int  # tokens of a training row
-    name: str  # of its folder, for people
+    separator: int  # token at the beginning of each document, which therefore also ends the previous one
+    vocabulary: int  # size of the tokenizer's vocabulary; the model's may be larger
+    trained_length: int  # tokens per training sequence
+    name: str  # name of its folder, for messages
     device: torch.device
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of a text, without the separator; what looks like a special token is text."""
+        """Return the tokens of a text without the separator; the names of special tokens are encoded as text."""
         try:
             return [int(token) for token in self.encoder.encode([text.encode()])[0]]
         except UnicodeEncodeError as error:
-            raise ConfigError(f"{text!r}: this is no text that UTF-8 could write down ({error.reason}).") from error
+            message = f"{text!r} cannot be encoded as UTF-8 ({error.reason})."
+            raise ConfigError.at("prompts", "prompt_not_utf8", message) from error
 
     def decode(self, tokens: Iterable[int]) -> str:
-        """The text of some tokens; separators, and tokens that the tokenizer does not have, are left out."""
+        """Return the text of tokens, without separators and tokens that are not in the tokenizer."""
         return self.encoder.decode(
             [token for token in map(int, tokens) if token < self.vocabulary and token != self.separator]
         )
 
 
-def text_model_in(folder: Path | str, device: str | torch.device | None = None) -> TextModel:
-    """The language model of a cell's folder, or of an export's; without a device, on the GPU if there is one."""
+def load_text_model(folder: Path | str, device: str | torch.device | None = None) -> TextModel:
+    """Load a language model from the folder of a cell or of an export; by default onto the GPU if there is one."""
     folder = Path(folder)
-    model, encoder, trained_length = load_export(folder) if is_export(folder) else trained_in(folder)
+    model, encoder, trained_length = load_export(folder) if is_export(folder) else load_trained_cell(folder)
     device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     return TextModel(
         model=model.to(device).requires_grad_(False),
@@ -62,7 +63,7 @@ def text_model_in(folder: Path | str, device: str | torch.device | None = None) 
     )
 
 
-def trained_in(folder: Path) -> Exported:
-    """What an export of this cell would hold."""
-    model, task = load_language(folder)
-    return Exported(model, task.corpus.encoder, task.length)
+def load_trained_cell(folder: Path) -> ExportedModel:
+    """Load model, tokenizer and training length of a cell, in the same form as from an export."""
+    model, task = load_language_model(folder)
+    return ExportedModel(model, task.corpus.encoder, task.length)

@@ -1,12 +1,11 @@
-"""Trained language models as folders that Hugging Face's transformers reads, and back.
+"""Export of trained language models to folders that Hugging Face transformers reads, and import from them.
 
-folder      what an export is, without torch
-join        transformers learns of us, whichever is imported first
-config      the composition as a configuration of transformers
-cache       our state as what transformers calls a cache
-causal_lm   our model as one of theirs
-tokenizer   our tokenizers as theirs
-card        the page that tells what the model is
-write       a trained cell to a folder
-read        a folder to our model
+export_layout          the files of an export, readable without torch
+registration           register our classes with transformers' Auto classes
+configuration_hqlt     PreTrainedConfig with the composition of a model
+modeling_hqlt          PreTrainedModel around our model, and our state as its cache
+tokenizer_conversion   convert our tokenizers to tokenizers of transformers
+model_card             README.md of an export
+export_writer          write a trained cell to an export folder
+export_reader          load our model from an export folder
 """

@@ -1,4 +1,4 @@
-"""One block: a memory and an MLP, each added to the residual stream after a normalisation of its input.
+"""One block: a memory and an MLP with pre-normalization, each added to the residual stream.
 
 x += drop(memory(norm(x)));   x += drop(mlp(norm(x)))
 """
@@ -8,21 +8,21 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from hqlt_lab.model.config import ModelConfig, inner_width
-from hqlt_lab.model.layout import Places
-from hqlt_lab.model.memory import HybridMemory, ToResidual
+from hqlt_lab.model.batch_layout import TokenPositions
+from hqlt_lab.model.config import ModelConfig, mlp_inner_width
+from hqlt_lab.model.hybrid_memory import HybridMemory, ResidualProjection
 from hqlt_lab.model.state import MemoryState
-from hqlt_lab.ops.swiglu import swiglu
+from hqlt_lab.ops.fused.gated_mlp import swiglu
 
 
 class SwiGlu(nn.Module):
     """down(silu(gate x) * up x)."""
 
-    def __init__(self, width: int, inner: int, bias: bool) -> None:
+    def __init__(self, width: int, inner_width: int, bias: bool) -> None:
         super().__init__()
-        self.gate = nn.Linear(width, inner, bias=bias)
-        self.up = nn.Linear(width, inner, bias=bias)
-        self.down = ToResidual(inner, width, bias=bias)
+        self.gate = nn.Linear(width, inner_width, bias=bias)
+        self.up = nn.Linear(width, inner_width, bias=bias)
+        self.down = ResidualProjection(inner_width, width, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
         if self.gate.bias is None:
@@ -33,43 +33,44 @@ class SwiGlu(nn.Module):
 class Gelu(nn.Module):
     """down(gelu(up x))."""
 
-    def __init__(self, width: int, inner: int, bias: bool) -> None:
+    def __init__(self, width: int, inner_width: int, bias: bool) -> None:
         super().__init__()
-        self.up = nn.Linear(width, inner, bias=bias)
-        self.down = ToResidual(inner, width, bias=bias)
+        self.up = nn.Linear(width, inner_width, bias=bias)
+        self.down = ResidualProjection(inner_width, width, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.down(F.gelu(self.up(x)))
 
 
-def norm(config: ModelConfig) -> nn.Module:
-    """The normalisation before a sub-layer and before the head."""
-    kind = nn.RMSNorm if config.norm == "rms" else nn.LayerNorm
-    return kind(config.width, eps=config.norm_eps)
+def make_norm(config: ModelConfig) -> nn.Module:
+    """Return the normalization used before each sub-layer and before the head."""
+    norm_class = nn.RMSNorm if config.norm == "rms" else nn.LayerNorm
+    return norm_class(config.width, eps=config.norm_eps)
 
 
 class Block(nn.Module):
-    """forward(x [B, T, width], state, places) -> x, state."""
+    """forward(x [B, T, width], state, token_positions) -> x, state."""
 
     def __init__(self, config: ModelConfig, layer: int = 0) -> None:
         super().__init__()
-        self.memory_norm = norm(config)
+        self.memory_norm = make_norm(config)
         self.memory = HybridMemory(config, layer)
-        self.mlp_norm = norm(config)
-        mlp = SwiGlu if config.mlp == "swiglu" else Gelu
-        self.mlp = mlp(config.width, inner_width(config.width, config.mlp, config.mlp_width), config.bias)
+        self.mlp_norm = make_norm(config)
+        mlp_class = SwiGlu if config.mlp == "swiglu" else Gelu
+        self.mlp = mlp_class(config.width, mlp_inner_width(config.width, config.mlp, config.mlp_width), config.bias)
         self.drop = nn.Dropout(config.dropout)
-        self.recomputed = False  # whether what backwards needs is computed again there instead of kept
+        self.recompute_activations = False  # activation checkpointing
 
     def forward(
-        self, x: Tensor, state: MemoryState | None = None, places: Places | None = None
+        self, x: Tensor, state: MemoryState | None = None, token_positions: TokenPositions | None = None
     ) -> tuple[Tensor, MemoryState]:
-        if self.recomputed and torch.is_grad_enabled():
-            return checkpoint(self.compute, x, state, places, use_reentrant=False)
-        return self.compute(x, state, places)
+        if self.recompute_activations and torch.is_grad_enabled():
+            return checkpoint(self.apply_sublayers, x, state, token_positions, use_reentrant=False)
+        return self.apply_sublayers(x, state, token_positions)
 
-    def compute(self, x: Tensor, state: MemoryState | None, places: Places | None) -> tuple[Tensor, MemoryState]:
-        """The sum above."""
-        answer, state = self.memory(self.memory_norm(x), state, places)
-        x = x + self.drop(answer)
+    def apply_sublayers(
+        self, x: Tensor, state: MemoryState | None, token_positions: TokenPositions | None
+    ) -> tuple[Tensor, MemoryState]:
+        memory_output, state = self.memory(self.memory_norm(x), state, token_positions)
+        x = x + self.drop(memory_output)
         return x + self.drop(self.mlp(self.mlp_norm(x))), state

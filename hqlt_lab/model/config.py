@@ -1,23 +1,23 @@
-"""What a model is made of, in the words of the YAML file; no torch is needed to read or check it."""
+"""Settings of a model, with the keys of the YAML file.  This module does not import torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from hqlt_lab.errors import listed
-from hqlt_lab.registry import settings_from, split, too_large, too_small
-from hqlt_lab.registry.settings import refuse
+from hqlt_lab.errors import ConfigIssue, IssueError, format_names
+from hqlt_lab.registry import check_maximums, check_minimums, parse_settings, parse_spec
+from hqlt_lab.registry.settings_parsing import raise_if_invalid
 
-PerLayer = Any  # a part, or a list of parts that repeats over the layers
-PARTS = ("update_rule", "timing", "mixer", "positions", "feature_map")
+PerLayer = Any  # a component, or a list of components that repeats over the layers
+COMPONENT_KINDS = ("update_rule", "timing", "mixer", "positions", "feature_map")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """One composition.  A part is its name or {name: ..., option: ...}; a list of parts repeats over the layers."""
+    """Settings of a model.  A component is its name or {name: ..., option: ...}; a list repeats over the layers."""
 
     vocabulary: int | None = None
-    """Tokens it reads and predicts; null: vectors in, vectors out."""
+    """Number of distinct tokens; null: the model maps vectors to vectors."""
     width: int = 128
     """Channels of the residual stream."""
     heads: int = 4
@@ -25,27 +25,27 @@ class ModelConfig:
     layers: int = 2
     """Blocks."""
     update_rule: PerLayer = "delta"
-    """How a token changes the fast weights."""
+    """How a token updates the fast weights."""
     timing: PerLayer = "synchronous"
     """When a token enters which memory."""
     mixer: PerLayer = "vector"
-    """How the two memories' answers become one."""
+    """How the outputs of the two memories are combined."""
     positions: PerLayer = "rope"
-    """How softmax knows where a token stood."""
+    """How softmax attention encodes token positions."""
     feature_map: PerLayer = None
-    """What the fast weights see of a query or a key; null: the update rule's own."""
+    """Map applied to queries and keys before the fast weights; null: the default of the update rule."""
     value_activation: Literal["silu", "none"] = "silu"
     """Applied to the values that both memories store."""
     head_norm: bool = True
-    """RMSNorm per head on the mixed answer."""
+    """RMSNorm per head on the output of the mixer."""
     output_gate: bool = False
-    """A SiLU gate on the mixed answer."""
+    """SiLU gate on the output of the mixer."""
     short_conv: int = 0
     """Taps of a causal depthwise convolution on queries, keys and values; 0: none."""
     norm: Literal["rms", "layer"] = "rms"
-    """Normalisation before each sub-layer."""
+    """Normalization before each sub-layer."""
     norm_eps: float = 1e-6
-    """Added to the mean square in every normalisation."""
+    """Added to the mean square in every normalization."""
     mlp: Literal["swiglu", "gelu"] = "swiglu"
     """The feed-forward sub-layer."""
     mlp_width: int | None = None
@@ -53,74 +53,78 @@ class ModelConfig:
     bias: bool = False
     """Biases on the linear maps of memory and MLP."""
     dropout: float = 0.0
-    """Share of the numbers that training drops, from what is embedded and from what each sub-layer adds to it."""
+    """Dropout rate in training, on the embedded input and on the output of each sub-layer."""
     tie_embeddings: bool = False
-    """One matrix for reading and predicting tokens."""
+    """Use one matrix for the embedding and the head."""
     init_std: float = 0.02
     """Standard deviation of the initial weights."""
     residual_init: Literal["rescaled", "normal"] = "rescaled"
-    """Maps into the residual stream start as U(+-1/sqrt(fan in)) / sqrt(2 layers), or like all others."""
+    """Initialize maps into the residual stream as U(+-1/sqrt(fan in)) / sqrt(2 layers), or like all others."""
 
     def __post_init__(self) -> None:
-        sizes = self._sizes()
-        refuse([*sizes, *self._parts()], () if sizes else self._together())
+        size_issues = self._size_issues()
+        raise_if_invalid([*size_issues, *self._component_issues()], () if size_issues else self._consistency_issues())
 
-    def _sizes(self) -> list[str]:
-        least = {"width": 1, "heads": 1, "layers": 1, "vocabulary": 1, "mlp_width": 1, "short_conv": 0}
-        most = {"width": 2**20, "layers": 1000, "mlp_width": 2**22, "short_conv": 2**10}
-        found = too_small(self, least) + too_large(self, most)
+    def _size_issues(self) -> list[ConfigIssue]:
+        minimums = {"width": 1, "heads": 1, "layers": 1, "vocabulary": 1, "mlp_width": 1, "short_conv": 0}
+        maximums = {"width": 2**20, "layers": 1000, "mlp_width": 2**22, "short_conv": 2**10}
+        issues = check_minimums(self, minimums) + check_maximums(self, maximums)
         if not 0 <= self.dropout < 1:
-            found.append(f"dropout: a share from 0 to less than 1 is needed, got {self.dropout}.")
-        return found
+            message = f"a fraction from 0 to less than 1 is needed, got {self.dropout}."
+            issues.append(ConfigIssue("dropout", "out_of_range", message))
+        return issues
 
-    def _together(self) -> list[str]:
-        found = []
+    def _consistency_issues(self) -> list[ConfigIssue]:
+        issues = []
         if self.width % self.heads:
-            divisors = listed(str(n) for n in range(1, self.width + 1) if self.width % n == 0)
-            found.append(f"heads: {self.width} channels do not divide over {self.heads} heads. Use one of {divisors}.")
+            divisors = format_names(str(n) for n in range(1, self.width + 1) if self.width % n == 0)
+            message = f"{self.width} channels do not divide over {self.heads} heads."
+            issues.append(ConfigIssue("heads", "width_not_divisible", message, f"Use one of {divisors}."))
         if self.tie_embeddings and self.vocabulary is None:
-            found.append("tie_embeddings: there are no embeddings to tie without a vocabulary.")
-        for kind in PARTS:
-            parts = getattr(self, kind)
-            if isinstance(parts, list) and (not parts or self.layers % len(parts)):
-                found.append(f"{kind}: a list of {len(parts)} parts does not repeat evenly over {self.layers} layers.")
-        return found
+            message = "without a vocabulary there are no embeddings to tie."
+            issues.append(ConfigIssue("tie_embeddings", "no_embeddings", message))
+        for kind in COMPONENT_KINDS:
+            specs = getattr(self, kind)
+            if isinstance(specs, list) and (not specs or self.layers % len(specs)):
+                message = f"a list of {len(specs)} components does not repeat evenly over {self.layers} layers."
+                issues.append(ConfigIssue(kind, "layers_not_divisible", message))
+        return issues
 
-    def _parts(self) -> list[str]:
-        found = []
-        for kind in PARTS:
-            given = getattr(self, kind)
-            for number, part in enumerate(given if isinstance(given, list) else [given]):
-                if part is not None or kind != "feature_map":
+    def _component_issues(self) -> list[ConfigIssue]:
+        issues: list[ConfigIssue] = []
+        for kind in COMPONENT_KINDS:
+            value = getattr(self, kind)
+            for index, spec in enumerate(value if isinstance(value, list) else [value]):
+                if spec is not None or kind != "feature_map":
                     try:
-                        split(kind, part, f"{kind}[{number}]" if isinstance(given, list) else kind)
-                    except ValueError as error:
-                        found.append(str(error))
-        return found
+                        parse_spec(kind, spec, f"{kind}[{index}]" if isinstance(value, list) else kind)
+                    except IssueError as error:
+                        issues += error.issues
+        return issues
 
-    def part(self, kind: str, layer: int) -> Any:
-        """The part of that kind in that layer."""
-        given = getattr(self, kind)
-        return given[layer % len(given)] if isinstance(given, list) else given
+    def component_spec(self, kind: str, layer: int) -> Any:
+        """Return the component of that kind in that layer, as written in the settings."""
+        value = getattr(self, kind)
+        return value[layer % len(value)] if isinstance(value, list) else value
 
 
 @dataclass(frozen=True, kw_only=True)
 class OpsConfig:
-    """What computes the two memories: how fast, not what.  See `hqlt_lab.ops.backends`."""
+    """Backends that compute the two memories; they affect speed, not results.  See `hqlt_lab.ops.dispatch`."""
 
     scan: Literal["auto", "fla", "torch", "recurrent"] = "auto"
-    """What writes and reads the fast weights; auto: the fastest that can."""
+    """Backend of the fast weights; auto: the fastest that supports the operation."""
     attention: Literal["auto", "flash_attn", "sdpa", "flex", "blocks", "dense"] = "auto"
-    """What computes softmax attention; auto: the fastest that can."""
+    """Backend of softmax attention; auto: the fastest that supports the operation."""
 
 
-def inner_width(width: int, mlp: str, mlp_width: int | None) -> int:
-    """Of the MLP, also where the settings leave it open."""
+def mlp_inner_width(width: int, mlp: str, mlp_width: int | None) -> int:
+    """Return the inner width of the MLP: the configured one, or the default for its kind."""
     if mlp_width is not None:
         return mlp_width
     return -(-(width * 8 // 3) // 256) * 256 if mlp == "swiglu" else 4 * width
 
 
 def model_config(settings: Mapping[str, Any]) -> ModelConfig:
-    """From a mapping, with a sentence for every word that is not a setting."""
-    return settings_from(ModelConfig, settings)
+    """Make a ModelConfig from a mapping.  Raise ConfigError with one issue per invalid setting."""
+    return parse_settings(ModelConfig, settings)

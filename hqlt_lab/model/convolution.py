@@ -1,4 +1,4 @@
-"""A short causal convolution: each channel mixes its last few tokens before they become queries, keys or values.
+"""Short causal convolution: each channel mixes its last few tokens before they become queries, keys or values.
 
 y_t = sum_j w_j * x_{t - j}                 per channel, j < taps, zeros before the document
 """
@@ -6,33 +6,33 @@ y_t = sum_j w_j * x_{t - j}                 per channel, j < taps, zeros before 
 import torch
 from torch import Tensor, nn
 
-from hqlt_lab.model.layout import Places
-from hqlt_lab.model.state import kept
+from hqlt_lab.model.batch_layout import TokenPositions
+from hqlt_lab.model.state import keep_last_tokens
 
 
 class ShortConvolution(nn.Conv1d):
-    """Depthwise, causal, without bias; hands on the inputs that the next call needs."""
+    """Depthwise causal convolution without bias, which returns the inputs that the next call needs as its state."""
 
     def __init__(self, channels: int, taps: int) -> None:
         super().__init__(channels, channels, taps, groups=channels, bias=False)
         self.taps = taps
 
     def forward(  # type: ignore[override]
-        self, x: Tensor, places: Places, past: Tensor | None = None
+        self, x: Tensor, token_positions: TokenPositions, conv_state: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """x [B, T, C], past [B, C, taps - 1] -> y [B, T, C] and the new past."""
-        if past is None:
-            past = x.new_zeros(len(x), x.shape[-1], self.taps - 1)
-        x = torch.cat([past, x.mT], -1)
-        y = self.within_documents(x, places.place) if places.packed else super().forward(x)
-        return y.mT, kept(x, self.taps - 1, places)
+        """Return y [B, T, C] and the new state, for x [B, T, C] and the state of the last call [B, C, taps - 1]."""
+        if conv_state is None:
+            conv_state = x.new_zeros(len(x), x.shape[-1], self.taps - 1)
+        x = torch.cat([conv_state, x.mT], -1)
+        y = self.convolve_documents(x, token_positions.position) if token_positions.is_packed else super().forward(x)
+        return y.mT, keep_last_tokens(x, self.taps - 1, token_positions)
 
-    def within_documents(self, x: Tensor, place: Tensor) -> Tensor:
-        """Tap by tap, so that each token leaves out what is before its document."""
-        length = place.shape[1]
+    def convolve_documents(self, x: Tensor, position: Tensor) -> Tensor:
+        """Convolve tap by tap, so that each token can ignore inputs from before its document."""
+        length = position.shape[1]
         y = torch.zeros_like(x[:, :, :length])
-        for back in range(self.taps):
-            start = self.taps - 1 - back
-            tap = self.weight[:, :, start].to(x.dtype)  # [C, 1]; under autocast x is less precise
-            y = y + tap * x[:, :, start : start + length] * (place >= back)[:, None]
+        for offset in range(self.taps):
+            start = self.taps - 1 - offset
+            tap = self.weight[:, :, start].to(x.dtype)  # [C, 1]; under autocast x has a lower precision
+            y = y + tap * x[:, :, start : start + length] * (position >= offset)[:, None]
         return y

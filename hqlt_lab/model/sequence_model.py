@@ -1,37 +1,37 @@
-"""Tokens to logits through a stack of blocks; or, without a vocabulary, vectors to vectors.
+"""Sequence model: tokens to logits through a stack of blocks; without a vocabulary, vectors to vectors.
 
-logits, state = model(tokens)            the whole text
-logits, state = model(more, state)       and on from there, in pieces of any length
-logits, state = model(tokens, layout=Layout(real, starts))       padded rows, packed documents
-losses, state = model(tokens, labels=labels)                     cross-entropies, without the memory for all logits
+logits, state = model(tokens)                                               the whole sequence
+logits, state = model(more, state)                                          continue, in chunks of any length
+logits, state = model(tokens, layout=Layout(valid_mask, doc_start))         padded rows, packed documents
+losses, state = model(tokens, labels=labels)                                cross-entropies, without storing all logits
 """
 
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor, nn
 
 from hqlt_lab.components.positions._base import Positions
 from hqlt_lab.errors import ConfigError
-from hqlt_lab.model.block import Block, norm
+from hqlt_lab.model.batch_layout import Layout, check_layout, compute_token_positions, left_align, restore_padding
+from hqlt_lab.model.block import Block, make_norm
 from hqlt_lab.model.config import ModelConfig, OpsConfig, model_config
-from hqlt_lab.model.initialise import initialise
-from hqlt_lab.model.layout import Layout, check_layout, closed_up, places_of, spread_out
-from hqlt_lab.model.memory import HybridMemory
+from hqlt_lab.model.hybrid_memory import HybridMemory
+from hqlt_lab.model.initialize import initialize_parameters
 from hqlt_lab.model.state import State, check_state
-from hqlt_lab.ops.cross_entropy import cross_entropy
+from hqlt_lab.ops.fused.linear_cross_entropy import cross_entropy
 from hqlt_lab.registry import build
 
 
 class SequenceModel(nn.Module):
-    """One composition, with weights that `initialise` has yet to draw."""
+    """A model with uninitialized weights; see `initialize_parameters`, and `build_model` for both steps."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
         self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.layers))
-        self.norm = norm(config)
+        self.norm = make_norm(config)
         self.drop = nn.Dropout(config.dropout)
-        self.positions = input_positions(config)
+        self.positions = build_input_positions(config)
         self.embed, self.head = None, None
         if config.vocabulary is not None:
             self.embed = nn.Embedding(config.vocabulary, config.width)
@@ -42,87 +42,86 @@ class SequenceModel(nn.Module):
     @property
     def memories(self) -> list[HybridMemory]:
         """The memory of each block."""
-        return [block.get_submodule("memory") for block in self.blocks]  # type: ignore[misc]
+        return [cast(HybridMemory, block.get_submodule("memory")) for block in self.blocks]
 
-    def use(self, ops: OpsConfig) -> "SequenceModel":
-        """Have the memories computed by these backends; the model itself, for chaining."""
+    def set_backends(self, ops: OpsConfig) -> "SequenceModel":
+        """Set the backends that compute the memories.  Return the model."""
         for memory in self.memories:
-            memory.use(ops)
+            memory.set_backends(ops)
         return self
 
-    def recompute(self, wanted: bool = True) -> "SequenceModel":
-        """Have each block keep its input alone for backwards, and compute the rest again; the model, for chaining."""
+    def set_recompute(self, enabled: bool = True) -> "SequenceModel":
+        """Save only the input of each block for the backward pass, and recompute the rest.  Return the model."""
         for block in self.blocks:
-            block.recomputed = wanted  # type: ignore[assignment]
+            cast(Block, block).recompute_activations = enabled
         return self
 
     def forward(
         self, x: Tensor, state: State | None = None, layout: Layout | None = None, labels: Tensor | None = None
     ) -> tuple[Tensor, State]:
-        """Tokens [B, T] -> logits [B, T, vocabulary], or with labels [B, T] losses [B, T], 0 where a label is -1.
+        """Map tokens [B, T] to logits [B, T, vocabulary], or with labels [B, T] to losses [B, T].
 
-        Without a vocabulary vectors [B, T, width] -> the same.
+        The loss is 0 where a label is -1.  Without a vocabulary, vectors [B, T, width] are mapped to vectors.
         """
         check_layout(x, layout)
         check_state(x, state, len(self.blocks))
         if self.embed is not None:
-            # padding may be a number that is no token
-            x = self.embed(x if layout is None or layout.real is None else x.masked_fill(~layout.real, 0))
+            # padding may hold any value, also one that is not a token
+            x = self.embed(x if layout is None or layout.valid_mask is None else x.masked_fill(~layout.valid_mask, 0))
         x, state = self.encode(x, state, layout)
         if labels is not None:
-            return self.losses(x, labels), state
+            return self.compute_losses(x, labels), state
         return (x if self.head is None else self.head(x)), state
 
-    def losses(self, x: Tensor, labels: Tensor) -> Tensor:
-        """What the head's logits cost, [B, T]; x [B, T, width] is what `encode` gives."""
+    def compute_losses(self, x: Tensor, labels: Tensor) -> Tensor:
+        """Return the cross-entropies [B, T] of the head's logits, for the output x [B, T, width] of `encode`."""
         if self.head is None:
-            raise ValueError("A model without a vocabulary has no logits, so it takes no labels.")
+            raise ValueError("A model without a vocabulary has no logits, so labels cannot be used.")
         if labels.shape != x.shape[:2]:
-            raise ValueError(f"labels: {list(labels.shape)} do not fit tokens {list(x.shape[:2])}.")
+            raise ValueError(f"labels: {list(labels.shape)} do not match tokens {list(x.shape[:2])}.")
         return cross_entropy(x.flatten(0, 1), self.head.weight, labels.flatten()).view(labels.shape)
 
     def encode(self, x: Tensor, state: State | None = None, layout: Layout | None = None) -> tuple[Tensor, State]:
-        """Embedded tokens to the vectors that the head reads, which are 0 at padding."""
+        """Map embedded tokens to the vectors that the head reads, which are 0 at padding."""
         check_layout(x, layout)
         check_state(x, state, len(self.blocks))
         if x.shape[1] == 0:
-            raise ValueError("The text has no tokens.")
-        if layout is None or layout.real is None:
-            return self.read(x, state, layout)
-        x, layout, order = closed_up(x, layout)
-        x, state = self.read(x, state, layout)
-        return spread_out(x, layout, order), state
+            raise ValueError("The input has no tokens.")
+        if layout is None or layout.valid_mask is None:
+            return self.encode_left_aligned(x, state, layout)
+        x, layout, order = left_align(x, layout)
+        x, state = self.encode_left_aligned(x, state, layout)
+        return restore_padding(x, layout, order), state
 
-    def read(self, x: Tensor, state: State | None, layout: Layout | None) -> tuple[Tensor, State]:
-        """The same, where padding is at the end of each row."""
-        places = places_of(x, None if state is None else state[0].count, layout)
+    def encode_left_aligned(self, x: Tensor, state: State | None, layout: Layout | None) -> tuple[Tensor, State]:
+        """Map embedded tokens to the vectors that the head reads, with padding at the end of each row."""
+        token_positions = compute_token_positions(x, None if state is None else state[0].document_length, layout)
         x = self.drop(x)
         if self.positions is not None:
-            x = self.positions.embed(x, places.place)
-        states = []
-        for block, before in zip(self.blocks, state or [None] * len(self.blocks), strict=True):
-            x, after = block(x, before, places)
-            states.append(after)
-        return self.norm(x), tuple(states)
+            x = self.positions.embed(x, token_positions.position)
+        new_states = []
+        for block, block_state in zip(self.blocks, state or [None] * len(self.blocks), strict=True):
+            x, new_state = block(x, block_state, token_positions)
+            new_states.append(new_state)
+        return self.norm(x), tuple(new_states)
 
 
-def input_positions(config: ModelConfig) -> Positions | None:
-    """The positions that are added to the input, which both memories then see; None where softmax alone has any."""
-    parts: list[Positions] = [
-        build("positions", config.part("positions", layer), width=config.width, heads=config.heads)
+def build_input_positions(config: ModelConfig) -> Positions | None:
+    """Return the positions that are added to the input, and so reach both memories; None if there are none."""
+    per_layer: list[Positions] = [
+        build("positions", config.component_spec("positions", layer), width=config.width, heads=config.heads)
         for layer in range(config.layers)
     ]
-    adding = [part for part in parts if type(part).embed is not Positions.embed]
-    if adding and len(adding) < len(parts):
-        name = type(adding[0]).__name__
-        raise ConfigError(
-            f"positions: {name} is added to the input, so every layer has it. Use it in all layers or in none."
-        )
-    return adding[0] if adding else None
+    embedding = [positions for positions in per_layer if type(positions).embed is not Positions.embed]
+    if embedding and len(embedding) < len(per_layer):
+        name = type(embedding[0]).__name__
+        message = f"{name} is added to the input, which all layers share."
+        raise ConfigError.at("positions", "positions_differ_by_layer", message, "Use it in all layers or in none.")
+    return embedding[0] if embedding else None
 
 
 def build_model(seed: int = 0, **settings: Any) -> SequenceModel:
-    """A model from the settings of `ModelConfig`, its weights drawn from (seed, name)."""
+    """Build a model from the settings of `ModelConfig`, with each parameter initialized from (seed, its name)."""
     model = SequenceModel(model_config(settings))
-    initialise(model, model.config, seed)
+    initialize_parameters(model, model.config, seed)
     return model

@@ -1,8 +1,9 @@
-"""What one layer remembers between two calls.
+"""State of a layer: what it carries from one call to the next.
 
-Its shape and content depend on the tokens of the current document alone, not on how they arrived: a prompt at once,
-in pieces, or token by token, padded, or behind other documents. Per head it is the paper's S (K + V) + K V numbers;
-gates that wait, a normaliser and the convolution's inputs come on top.
+Shape and content depend only on the tokens of the current document, not on how they arrived: at once, in chunks, token
+by token, padded, or after other documents.  Per head it has the S (K + V) + K V numbers of the paper, plus cached
+gates, a normalizer and the inputs of the convolutions where the composition needs them.  Gates that a rule returns as
+one tensor, such as erase = write = beta, are stored once.
 """
 
 from typing import Any, NamedTuple
@@ -11,100 +12,115 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hqlt_lab.model.layout import Places
-from hqlt_lab.ops.steps import each, joined
+from hqlt_lab.model.batch_layout import TokenPositions
+from hqlt_lab.ops.gates import GateTuple, concat_gates, map_gates
 
 
-class Tokens(NamedTuple):
-    """Consecutive tokens, the latest last: a raw key and value per write, and gates where these wait or travel.
+class CachedTokens(NamedTuple):
+    """Consecutive tokens, the latest last: key and value of each write, and gates if they are needed later.
 
-    Raw, because the fast weights need the key before its position was put on; positions are applied when it is read.
+    Keys are stored without positions, as the fast weights need them; softmax applies positions on each read.
     """
 
     k: Tensor  # [B, H, T * writes, K]
     v: Tensor  # [B, H, T * writes, V]
-    gates: Any = None  # named tuple of [B, H, T * writes]
+    gates: GateTuple | None = None  # named tuple of [B, H, T * writes, ...]
 
-    def then(self, later: "Tokens") -> "Tokens":
-        gates = None if self.gates is None else joined(self.gates, later.gates)
-        return Tokens(torch.cat([self.k, later.k], 2), torch.cat([self.v, later.v], 2), gates)
+    def append_tokens(self, later: "CachedTokens") -> "CachedTokens":
+        gates = None
+        if self.gates is not None and later.gates is not None:
+            gates = concat_gates(self.gates, later.gates)
+        return CachedTokens(torch.cat([self.k, later.k], 2), torch.cat([self.v, later.v], 2), gates)
 
-    def last(self, length: int, before: int = 0) -> "Tokens":
-        """`length` writes, the last of them `before` writes back from the latest; zeros where there were none yet."""
-        k, v = last(self.k, length, before), last(self.v, length, before)
-        return Tokens(k, v, None if self.gates is None else each(lambda gate: last(gate, length, before), self.gates))
+    def last_writes(self, length: int, offset: int = 0) -> "CachedTokens":
+        """Return `length` writes that end `offset` writes before the latest, with zeros where there are none."""
+        k, v = take_last(self.k, length, offset), take_last(self.v, length, offset)
+        return CachedTokens(
+            k, v, None if self.gates is None else map_gates(lambda gate: take_last(gate, length, offset), self.gates)
+        )
 
-    def kept(self, room: int, places: Places, writes: int) -> "Tokens":
-        """What the next call needs of them."""
-        k, v = kept(self.k, room, places, writes), kept(self.v, room, places, writes)
-        gates = None if self.gates is None else each(lambda gate: kept(gate, room, places, writes), self.gates)
-        return Tokens(k, v, gates)
+    def keep_last_tokens(self, capacity: int, token_positions: TokenPositions, writes: int) -> "CachedTokens":
+        """Return the last `capacity` tokens of each row's document, which the next call needs."""
+
+        def keep_last(u: Tensor) -> Tensor:
+            return keep_last_tokens(u, capacity, token_positions, writes)
+
+        gates = None if self.gates is None else map_gates(keep_last, self.gates)
+        return CachedTokens(keep_last(self.k), keep_last(self.v), gates)
 
 
 class MemoryState(NamedTuple):
-    """One layer's memory.  A field is None where the composition has no use for it."""
+    """State of one layer.  A field is None if the composition does not need it."""
 
-    count: Tensor  # type: ignore[assignment]  # [B] tokens of each row's document so far; hides tuple.count
-    ring: Tokens | None  # the tokens that softmax can still see or that wait for the fast weights
+    document_length: Tensor  # [B] tokens of each row's current document so far
+    kv_cache: CachedTokens | None  # tokens that softmax can still see or that are not yet in the fast weights
     fw: Tensor | None  # [B, H, K, V] the fast weights
     conv: tuple[Tensor, ...] | None  # the latest inputs of the convolutions on q, k, v
 
 
-State = tuple[MemoryState, ...]  # a model's, layer by layer
+State = tuple[MemoryState, ...]  # state of a model, layer by layer
 
 
 def select_rows(state: State, rows: Tensor) -> State:
-    """The state of these rows, an index [N] into the batch: reordered, dropped, repeated."""
+    """Return the state of these rows, given as indices [N] into the batch: reordered, dropped or repeated."""
     if not isinstance(rows, Tensor) or rows.dim() != 1:
         raise ValueError("rows: a tensor [N] of row numbers is needed, such as torch.tensor([1, 0]).")
-    return _indexed(state, rows)
+    return _index_tree(state, rows, {})
 
 
 def check_state(x: Tensor, state: Any, layers: int) -> None:
-    """A sentence unless this is what a model of so many layers gave, for as many rows as the text x [B, ...] has."""
+    """Raise ValueError unless this is a state of a model with that many layers, for as many rows as x [B, ...] has."""
     if state is None:
         return
     if not isinstance(state, tuple) or not all(isinstance(layer, MemoryState) for layer in state):
-        raise ValueError(f"state: what the model gave with its last answer is needed, got {type(state).__name__}.")
+        raise ValueError(f"state: the state returned by the model is needed, got {type(state).__name__}.")
     if len(state) != layers:
-        raise ValueError(f"state: it is of a model with {len(state)} layers, and this one has {layers}.")
-    if len(state[0].count) != len(x):
-        raise ValueError(f"state: it is of {len(state[0].count)} rows, and the text has {len(x)}. See select_rows.")
+        raise ValueError(f"state: it belongs to a model with {len(state)} layers, but this model has {layers}.")
+    if (rows := len(state[0].document_length)) != len(x):
+        raise ValueError(f"state: it has {rows} rows, but the input has {len(x)}. See select_rows.")
 
 
-def _indexed(tree: Any, rows: Tensor) -> Any:
+def _index_tree(tree: Any, rows: Tensor, indexed: dict[int, Tensor]) -> Any:
+    """Index all tensors of nested tuples by their first dimension.
+
+    `indexed` holds the results by the id of the tensor: gates that are one tensor stay one tensor.
+    """
     if isinstance(tree, Tensor):
-        return tree[rows]
+        if id(tree) not in indexed:
+            indexed[id(tree)] = tree[rows]
+        return indexed[id(tree)]
     if not isinstance(tree, tuple):
         return tree
-    branches = [_indexed(branch, rows) for branch in tree]
+    branches = [_index_tree(branch, rows, indexed) for branch in tree]
     return type(tree)(*branches) if hasattr(tree, "_fields") else tuple(branches)
 
 
-def last(x: Tensor, length: int, before: int = 0) -> Tensor:
-    """A piece of `length` of dimension 2 that ends `before` its end, filled up with zeros at the front."""
-    end = max(x.shape[2] - before, 0)
-    piece = x[:, :, max(end - length, 0) : end]
-    missing = length - piece.shape[2]
-    return piece if missing == 0 else F.pad(piece, [0, 0] * (x.dim() - 3) + [missing, 0])
+def take_last(x: Tensor, length: int, offset: int = 0) -> Tensor:
+    """Return `length` elements of dimension 2 that end `offset` before its end, padded with zeros at the front."""
+    end = max(x.shape[2] - offset, 0)
+    last = x[:, :, max(end - length, 0) : end]
+    missing = length - last.shape[2]
+    return last if missing == 0 else F.pad(last, [0, 0] * (x.dim() - 3) + [missing, 0])
 
 
-def moved(u: Tensor, place: Tensor, writes: int = 1) -> Tensor:
-    """Row b holds u's tokens place[b], in that order, along dimension 2."""
-    place = (place[:, :, None] * writes + torch.arange(writes, device=u.device)).flatten(1)  # [B, T * writes]
-    place = place.reshape(len(place), 1, -1, *[1] * (u.dim() - 3))
-    return u.gather(2, place.expand(len(u), u.shape[1], -1, *u.shape[3:]))
+def gather_tokens(u: Tensor, index: Tensor, writes: int = 1) -> Tensor:
+    """Gather tokens along dimension 2: row b of the result holds the tokens index[b] of u, in that order."""
+    index = (index[:, :, None] * writes + torch.arange(writes, device=u.device)).flatten(1)  # [B, T * writes]
+    index = index.reshape(len(index), 1, -1, *[1] * (u.dim() - 3))
+    return u.gather(2, index.expand(len(u), u.shape[1], -1, *u.shape[3:]))
 
 
-def kept(u: Tensor, room: int, places: Places, writes: int = 1) -> Tensor:
-    """The last `room` tokens of each row's document along dimension 2, zeros where it has fewer.
+def keep_last_tokens(u: Tensor, capacity: int, token_positions: TokenPositions, writes: int = 1) -> Tensor:
+    """Return the last `capacity` tokens of each row's document along dimension 2, zeros where it has fewer.
 
-    In memory of its own: a piece of a long text would keep all of it alive.
+    The result is a copy: a view would keep the whole sequence in memory.
     """
-    if places.plain:
-        return last(u, room * writes).clone()
-    padding = 0 if places.length is None else places.place.shape[1] - places.length[:, None]  # [B, 1]
-    back = torch.arange(-room, 0, device=u.device).expand(len(u), -1)  # [B, room]
-    found = moved(u, (u.shape[2] // writes - padding + back).clamp(min=0), writes)
-    missing = (places.end[:, None] + back < 0).repeat_interleave(writes, 1)
-    return found.masked_fill(missing.reshape(len(u), 1, -1, *[1] * (u.dim() - 3)), 0.0)
+    if token_positions.is_uniform:
+        return take_last(u, capacity * writes).clone()
+    padding: Tensor | int = 0
+    if token_positions.row_length is not None:
+        padding = token_positions.position.shape[1] - token_positions.row_length[:, None]  # [B, 1]
+    offset = torch.arange(-capacity, 0, device=u.device).expand(len(u), -1)  # [B, capacity]
+    tokens = gather_tokens(u, (u.shape[2] // writes - padding + offset).clamp(min=0), writes)
+    missing = (token_positions.document_length[:, None] + offset < 0).repeat_interleave(writes, 1)
+    return tokens.masked_fill(missing.reshape(len(u), 1, -1, *[1] * (u.dim() - 3)), 0.0)

@@ -1,16 +1,19 @@
-"""What the two memories compute, counted from shapes: 2 FLOPs per multiply-add of a matrix product or a convolution.
+"""FLOPs of the operators, counted from shapes: 2 FLOPs per multiply-add of a matrix product or a convolution.
 
-That is the convention of torch's FlopCounterMode.  Element-wise work (activations, norms, gates, softmax itself) and
-looking up an embedding count nothing.  Counted is what is computed, also where a mask then hides it.
+This is the convention of torch's FlopCounterMode.  Element-wise work (activations, norms, gates, softmax itself) and
+embedding lookups count as 0.  Products that a mask hides afterwards are counted, since they are computed.
 
-    softmax, per head, queries x keys     forward 2 T S (K + V), backward 2 T S (3 K + 2 V): the scores a second time
-    fast weights, per head and chunk of C tokens and L = C * writes writes; those with S not where it is empty
+    softmax, per head, T queries, S keys  forward 2 T S (K + V), backward 2 T S (3 K + 2 V): the scores are recomputed
+    fast weights, per head and chunk of C tokens with L = C * writes writes; products with an empty state are omitted
       forward     q S 2 C K V,   q k^T 2 C L K,   A u 2 C L V,   k^T u 2 L K V
-        erasing   k k^T 2 L^2 K,   k S 2 L K V,   T^-1 and N u 2 L^2 V each
+        erasing   k k^T 2 L^2 K,   k S 2 L K V,   (I + epsilon N)^-1 and N u 2 L^2 V each
       backward    of q S twice, of k^T u twice, of A u twice, of q k^T three times
         erasing   of k S twice, 2 L^2 V and 2 L^2 K twice each
+        decaying  the gradient of the log-keeps: 2 C L^2, and if the rule erases k k^T 2 L^2 K; with `hold` or several
+                  writes the sums of lookups are separate, 2 L^3
 
-T^-1 comes from substitution, about L^3 per chunk, which FlopCounterMode does not see and is left out here too.
+The inverse of I + epsilon N is computed by substitution in diagonal blocks, which FlopCounterMode does not count, and
+products between the blocks, which it does.
 """
 
 from collections.abc import Callable
@@ -19,34 +22,35 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from hqlt_lab.ops.attention import form, scores_in_bands
-from hqlt_lab.ops.cross_entropy import in_chunks, in_chunks_backward
-from hqlt_lab.ops.pieces import Cuts
-from hqlt_lab.ops.scan import scan, scan_backward
-from hqlt_lab.ops.schedule import Schedule
-from hqlt_lab.ops.swiglu import in_blocks, in_blocks_backward
-from hqlt_lab.ops.windowed import bands, bands_backward
+from hqlt_lab.ops.attention.scheduled_softmax import count_band_scores, select_form
+from hqlt_lab.ops.attention.sliding_window_cpu import banded_attention_backward_op, banded_attention_op
+from hqlt_lab.ops.fused.gated_mlp import swiglu_backward_op, swiglu_op
+from hqlt_lab.ops.fused.linear_cross_entropy import cross_entropy_backward_op, cross_entropy_op
+from hqlt_lab.ops.memory_schedule import Schedule
+from hqlt_lab.ops.scan.chunk_boundaries import ChunkLayout
+from hqlt_lab.ops.scan.chunked import scan_backward_op, scan_op
+from hqlt_lab.ops.scan.triangular_inverse import count_inverse_products
 
 
 class Flops(NamedTuple):
-    """There and back."""
+    """FLOPs of the forward and the backward pass."""
 
     forward: int
     backward: int
 
 
-def of_products(forward: int) -> Flops:
-    """A product has two gradients, each a product of its size, where both of its factors need one."""
+def product_flops(forward: int) -> Flops:
+    """Return the FLOPs of products whose two factors both need a gradient, each a product of the same size."""
     return Flops(forward, 2 * forward)
 
 
-class Counter(TorchDispatchMode):
-    """Adds up torch's own formulas: FlopCounterMode, without the seconds in which it loads torch.compile."""
+class FlopCounter(TorchDispatchMode):
+    """Add up torch's FLOP formulas.  Unlike FlopCounterMode it does not load torch.compile, which takes seconds."""
 
     def __init__(self) -> None:
-        from torch.utils.flop_counter import flop_registry  # a quarter of a second that training has no use for
+        from torch.utils.flop_counter import flop_registry  # takes a quarter of a second, and training does not use it
 
-        teach_torch()
+        register_flop_formulas()
         super().__init__()
         self.formulas, self.total = flop_registry, 0
 
@@ -61,65 +65,91 @@ class Counter(TorchDispatchMode):
         return result
 
 
-def counted(work: Callable[[], Any]) -> int:
-    """What torch counts in a call; nothing is kept for a gradient."""
-    with torch.no_grad(), Counter() as counter:
-        work()
+def measure_flops(function: Callable[[], Any]) -> int:
+    """Call the function without gradients and return the FLOPs that torch counts."""
+    with torch.no_grad(), FlopCounter() as counter:
+        function()
     return counter.total
 
 
-def softmax_flops(schedule: Schedule, queries: int, keys: int, heads: int, key: int, value: int) -> Flops:
-    """Of `attend` on one row: keys of length `key`, values of length `value`, in the form that it would choose."""
-    how, span, scores = form(schedule, queries, keys), schedule.span, queries * keys
-    if span is not None and how == "blocks":
+def softmax_flops(schedule: Schedule, queries: int, keys: int, heads: int, key_dim: int, value_dim: int) -> Flops:
+    """Return the FLOPs of `attend` on one row, in the form that it selects for this schedule and these lengths."""
+    form, span, scores = select_form(schedule, queries, keys), schedule.attention_span, queries * keys
+    if span is not None and form == "blocks":
         scores = -(-queries // span) * span * span
-    if span is not None and how == "bands":
-        scores = scores_in_bands(queries, span)
-    return attention_flops(heads * scores, key, value)
+    if span is not None and form == "bands":
+        scores = count_band_scores(queries, span)
+    return attention_flops(heads * scores, key_dim, value_dim)
 
 
-def attention_flops(scores: int, key: int, value: int) -> Flops:
-    """Where the scores are computed again backwards, as every form does that keeps none of them."""
-    return Flops(2 * scores * (key + value), 2 * scores * (3 * key + 2 * value))
+def attention_flops(scores: int, key_dim: int, value_dim: int) -> Flops:
+    """Return the FLOPs of attention with this many scores, which the backward pass computes again."""
+    return Flops(2 * scores * (key_dim + value_dim), 2 * scores * (3 * key_dim + 2 * value_dim))
 
 
-def scan_flops(cuts: Cuts, rows: int, key: int, value: int, erase: bool, empty: bool) -> int:
-    """Of the chunk-parallel scan, forward; `empty`: no state came with it."""
+def scan_flops(
+    chunk_layout: ChunkLayout, rows: int, key_dim: int, value_dim: int, erases: bool, starts_empty: bool
+) -> int:
+    """Return the forward FLOPs of the chunk-parallel scan.  `starts_empty`: there is no initial state."""
     total = 0
-    for number, (piece, tokens) in enumerate(zip(cuts.pieces, cuts.sizes, strict=True)):
-        new = tokens * cuts.writes
-        total += new * key * value
-        total += tokens * key * value * (not empty or piece.opened_by > 0)
-        total += tokens * new * (key + value) * piece.inside
-        total += (new * new * (key + 2 * value) + new * key * value * (not empty or number > 0)) * erase
+    for index, (span, tokens) in enumerate(zip(chunk_layout.chunk_spans, chunk_layout.chunk_tokens, strict=True)):
+        writes = tokens * chunk_layout.writes
+        total += writes * key_dim * value_dim
+        total += tokens * key_dim * value_dim * (not starts_empty or span.state_from > 0)
+        total += tokens * writes * (key_dim + value_dim) * span.intra_chunk
+        total += (
+            writes * writes * (key_dim + 2 * value_dim)
+            + writes * key_dim * value_dim * (not starts_empty or index > 0)
+            + count_inverse_products(writes)
+        ) * erases
     return 2 * rows * total
 
 
-def scan_backward_flops(cuts: Cuts, rows: int, key: int, value: int, erase: bool, empty: bool, last: bool) -> int:
-    """Of its gradients; `last`: the last state has one too."""
-    total, final = 0, len(cuts.pieces) - 1
-    for number, (piece, tokens) in enumerate(zip(cuts.pieces, cuts.sizes, strict=True)):
-        new, before = tokens * cuts.writes, not empty or number > 0
-        total += 2 * new * key * value * (last or number < final)
-        total += 2 * tokens * key * value * (not empty or piece.opened_by > 0)
-        total += tokens * new * (3 * key + 2 * value) * piece.inside
-        total += (new * new * 2 * (key + value) + 2 * new * key * value * before) * erase
+def scan_backward_flops(
+    chunk_layout: ChunkLayout,
+    rows: int,
+    key_dim: int,
+    value_dim: int,
+    erases: bool,
+    starts_empty: bool,
+    *,
+    decays: bool,
+    has_last_state_grad: bool,
+) -> int:
+    """Return the backward FLOPs of the chunk-parallel scan.  `has_last_state_grad`: the last state has a gradient."""
+    total, last_index = 0, len(chunk_layout.chunk_spans) - 1
+    for index, (span, tokens) in enumerate(zip(chunk_layout.chunk_spans, chunk_layout.chunk_tokens, strict=True)):
+        writes, has_initial_state = tokens * chunk_layout.writes, not starts_empty or index > 0
+        total += 2 * writes * key_dim * value_dim * (has_last_state_grad or index < last_index)
+        total += 2 * tokens * key_dim * value_dim * (not starts_empty or span.state_from > 0)
+        total += tokens * writes * (3 * key_dim + 2 * value_dim) * span.intra_chunk
+        lookup = 2 * writes * key_dim * value_dim * has_initial_state
+        total += (writes * writes * 2 * (key_dim + value_dim) + lookup) * erases
+        total += log_keep_products(chunk_layout, tokens, key_dim, erases, span.intra_chunk) * decays
     return 2 * rows * total
 
 
-def teach_torch() -> None:
-    """Let torch's FlopCounterMode know the lab's operators; it is told once."""
+def log_keep_products(chunk_layout: ChunkLayout, tokens: int, key_dim: int, erases: bool, intra_chunk: bool) -> int:
+    """Return the multiply-adds of the gradient of a chunk's log-keeps."""
+    writes = tokens * chunk_layout.writes
+    products = writes * writes * key_dim * erases + tokens * writes * writes * intra_chunk
+    has_separate_lookups = chunk_layout.hold is not None or chunk_layout.writes > 1
+    return products + writes**3 * (erases and has_separate_lookups)
+
+
+def register_flop_formulas() -> None:
+    """Register the formulas of our operators with torch's FlopCounterMode, unless this was done before."""
     from torch.utils.flop_counter import flop_registry, register_flop_formula
 
     formulas = (
-        (scan, of_scan),
-        (scan_backward, of_scan_backward),
-        (bands, of_bands),
-        (bands_backward, of_bands_backward),
-        (in_blocks, of_swiglu),
-        (in_blocks_backward, of_swiglu_backward),
-        (in_chunks, of_cross_entropy),
-        (in_chunks_backward, of_cross_entropy_backward),
+        (scan_op, scan_op_flops),
+        (scan_backward_op, scan_backward_op_flops),
+        (banded_attention_op, banded_attention_op_flops),
+        (banded_attention_backward_op, banded_attention_backward_op_flops),
+        (swiglu_op, swiglu_op_flops),
+        (swiglu_backward_op, swiglu_backward_op_flops),
+        (cross_entropy_op, cross_entropy_op_flops),
+        (cross_entropy_backward_op, cross_entropy_backward_op_flops),
     )
     for operator, formula in formulas:
         packet = operator._opoverload._overloadpacket
@@ -127,44 +157,46 @@ def teach_torch() -> None:
             register_flop_formula(packet)(formula)
 
 
-def of_scan(*shapes: Any, **__: Any) -> int:
-    q, k, v, _, erase, _, state, _, hold, chunk, *_rest = shapes
-    cuts = Cuts.of(q, k, hold, chunk)
-    return scan_flops(cuts, q[0] * q[1], k[3], v[3], erase is not None, state is None)
+# torch passes the shapes of the tensor arguments, and the other arguments as they are
+def scan_op_flops(*shapes: Any, **__: Any) -> int:
+    q, k, v, _, erase, _, state, _, hold, chunk_size, *_rest = shapes
+    chunk_layout = ChunkLayout.from_shapes(q, k, hold, chunk_size)
+    return scan_flops(chunk_layout, q[0] * q[1], k[3], v[3], erase is not None, state is None)
 
 
-def of_scan_backward(*shapes: Any, **__: Any) -> int:
-    (_, by_last, q, k, v, _, erase), (hold, chunk, _, empty) = shapes[:7], shapes[-4:]
-    cuts = Cuts.of(q, k, hold, chunk)
-    return scan_backward_flops(cuts, q[0] * q[1], k[3], v[3], erase is not None, empty, by_last is not None)
+def scan_backward_op_flops(*shapes: Any, **__: Any) -> int:
+    (_, grad_last_state, q, k, v, log_keep, erase), (hold, chunk_size, _, starts_empty) = shapes[:7], shapes[-4:]
+    chunk_layout = ChunkLayout.from_shapes(q, k, hold, chunk_size)
+    sizes = (chunk_layout, q[0] * q[1], k[3], v[3], erase is not None, starts_empty)
+    return scan_backward_flops(*sizes, decays=log_keep is not None, has_last_state_grad=grad_last_state is not None)
 
 
-def of_bands(q: Any, k: Any, v: Any, place: Any, wide: int, *_: Any, **__: Any) -> int:
-    return in_bands(q, k, v, wide).forward
+def banded_attention_op_flops(q: Any, k: Any, v: Any, position: Any, band_width: int, *_: Any, **__: Any) -> int:
+    return banded_attention_flops(q, k, v, band_width).forward
 
 
-def of_bands_backward(*shapes: Any, **__: Any) -> int:
-    _, _, q, k, v, _, wide, *_rest = shapes
-    return in_bands(q, k, v, wide).backward
+def banded_attention_backward_op_flops(*shapes: Any, **__: Any) -> int:
+    _, _, q, k, v, _, band_width, *_rest = shapes
+    return banded_attention_flops(q, k, v, band_width).backward
 
 
-def in_bands(q: Any, k: Any, v: Any, wide: int) -> Flops:
-    return attention_flops(q[0] * q[1] * q[2] * (wide + k[2] - q[2]), q[3], v[3])
+def banded_attention_flops(q: Any, k: Any, v: Any, band_width: int) -> Flops:
+    return attention_flops(q[0] * q[1] * q[2] * (band_width + k[2] - q[2]), q[3], v[3])
 
 
-def of_swiglu(x: Any, gate: Any, *_: Any, **__: Any) -> int:
+def swiglu_op_flops(x: Any, gate: Any, *_: Any, **__: Any) -> int:
     return 2 * x[0] * 3 * gate[0] * gate[1]
 
 
-def of_swiglu_backward(by_y: Any, x: Any, gate: Any, *_: Any, **__: Any) -> int:
-    """As of three linear maps; that two of them are computed again is a matter of this one way to do it."""
-    return 2 * of_swiglu(x, gate)
+def swiglu_backward_op_flops(grad_y: Any, x: Any, gate: Any, *_: Any, **__: Any) -> int:
+    """Return the backward FLOPs of three linear maps; the two that this implementation recomputes are not counted."""
+    return 2 * swiglu_op_flops(x, gate)
 
 
-def of_cross_entropy(x: Any, weight: Any, *_: Any, **__: Any) -> int:
+def cross_entropy_op_flops(x: Any, weight: Any, *_: Any, **__: Any) -> int:
     return 2 * x[0] * weight[0] * weight[1]
 
 
-def of_cross_entropy_backward(by_losses: Any, x: Any, weight: Any, *rest: Any, **__: Any) -> int:
-    """As of one linear map, as far as its gradients are asked for; the logits' second time is not counted either."""
-    return sum(rest[-2:]) * of_cross_entropy(x, weight)
+def cross_entropy_backward_op_flops(grad_losses: Any, x: Any, weight: Any, *rest: Any, **__: Any) -> int:
+    """Return the FLOPs of the requested gradients of one linear map; the recomputed logits are not counted."""
+    return sum(rest[-2:]) * cross_entropy_op_flops(x, weight)

@@ -1,30 +1,16 @@
-"""From records to an answer: statistics, tables, one sentence.  No torch, no store: cells as they stand are enough.
+"""Turn the records of a study into a report: statistics, tables, figures and an answer.
 
-statistics    several seeds in a few numbers
-intervals     where a mean lies; many comparisons at once
-chance        exact tests
-differences   each arm against its baseline, and the verdict
-effects       main effects and interactions of a grid
-importance    which hyper-parameter explains how much, where it is asked
-rows          one row per arm, at the point it is judged by
-curves        what the folder of a cell says about its training
-warnings      what a reader should know before believing the table
-answer        the question answered in one sentence
-verdict       the comparisons in words
-table         the rows as text
-notes         what its numbers mean
-protocols     numbers of lm-eval that were made alike
-more_tables   effects and importance as text
-render        that text as Markdown and in the terminal
-lines         the numbers themselves, as CSV
-frame         every cell, as a pandas DataFrame
-words         numbers and names as people read them
-latex         the table for a paper
-as_json       everything, for programs
-figures       what the numbers look like
-sections      what stands on the page
-page          that page: HTML that needs nothing else
-saved         all of it on disk
-report        all of it
-compare       cells, studies and published values side by side
+Reads only cell records and the files in cells' folders: no torch, no store.
+
+study_report              the report: rows, warnings and answer; renders and saves every file format
+arm_rows                  one row per arm, at its selected hyper-parameters
+build_tables              tables of results, effects and importance as text cells
+read_curves               logged metrics of a cell, from metrics.jsonl
+value_formatting          numbers, names and counts as text
+lm_eval_protocol_filter   keeps only lm-eval results that were measured with the same protocol
+stats/                    summaries over seeds, intervals, tests, effects of a grid, hyper-parameter importance
+wording/                  the answer, warnings and table notes
+render/                   the report as Markdown, CSV, LaTeX, JSON, HTML and a pandas DataFrame
+figures/                  matplotlib figures
+compare/                  cells, studies and published values side by side
 """

@@ -1,232 +1,322 @@
-"""One who writes the ledger: hands cells to the crew, writes down what comes of them, and stops cleanly.
+"""Coordinator: claims the waiting cells of a study, gives them to an executor and writes the results to the ledger.
 
-    hand out  ->  listen  ->  settle  ->  hand out ...
+    dispatch_cells  ->  poll events  ->  finish attempts  ->  dispatch_cells ...
 
-Where the ledger is shared, others do the same: a cell is begun under a lock, and what others begin and end is looked at
-now and then.  It is over when nothing is left to do for anybody.
+In a shared study several coordinators do this at once: a cell is claimed under a lock, and the cells of the other
+coordinators are polled regularly.  The loop ends when no cell is left that any coordinator has to train.
 
-Ctrl-C or SIGTERM: nothing new begins, every cell saves and stops, and waits for the next time.  Asked twice, or after
-half a minute, it waits for nobody.  A machine that is in the way (a full disk, a part's file that is another one now):
-nothing new begins, whoever can ends, and the sentence that says why is the end.
+After Ctrl-C or SIGTERM no new cells start, and every running cell saves a checkpoint and stops; it waits for the next
+run.  After a second signal, or after STOP_TIMEOUT seconds, the workers are killed.  If the machine blocks an attempt (a
+full disk, a component file that has changed), no new cells start, the running ones finish, and the reason is raised.
+A cell whose folder another process keeps locked is left out, the others are trained, and then the reason is raised.
 """
 
+import logging
 import math
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 from hqlt_lab.errors import StoreError, TrainingError
-from hqlt_lab.files import with_room
-from hqlt_lab.study import sources
-from hqlt_lab.study.agenda import Agenda
-from hqlt_lab.study.database import LostTurn
-from hqlt_lab.study.hands import PATIENCE, Event, Hands
-from hqlt_lab.study.job import Job, Tracker, card_of
-from hqlt_lab.study.others import Others
-from hqlt_lab.study.place import Place
-from hqlt_lab.study.search import point_of
-from hqlt_lab.study.view import View
-from hqlt_lab.track.provenance import code_of
-from hqlt_lab.train.interrupt import ONE_REQUEST
+from hqlt_lab.experiment.cell import Cell
+from hqlt_lab.files import translate_write_errors
+from hqlt_lab.rundir import code_hashes, metrics, outcome
+from hqlt_lab.rundir.cell_file import lock_wait_message
+from hqlt_lab.study.cell_ref import CellRef
+from hqlt_lab.study.executors.base import STOP_TIMEOUT, CellEvent, Executor
+from hqlt_lab.study.ledger.attempt_history import Attempt
+from hqlt_lab.study.ledger.cell_record import CellRecord
+from hqlt_lab.study.ledger.postgres import ClaimLost
+from hqlt_lab.study.peer_coordinators import PeerMonitor
+from hqlt_lab.study.plan.hyperparameter_search import point_from_params
+from hqlt_lab.study.plan.study_plan import StudyPlan
+from hqlt_lab.study.study_callback import StudyCallback
+from hqlt_lab.track.provenance import cell_code_hashes
+from hqlt_lab.track.study_description import CellInfo, build_cell_info
+from hqlt_lab.train.interrupt import DEBOUNCE_SECONDS, STOP_SIGNALS
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+logger = logging.getLogger(__name__)
+
+
+class RunSink(Protocol):
+    """Receives the state of cells for tracking; implemented by `track.sync.SyncThread`."""
+
+    def enqueue(self, info: CellInfo) -> None: ...
+
+
+@dataclass
+class CellJob:
+    """A cell that this coordinator is training."""
+
+    cell_ref: CellRef
+    cell: Cell
+    attempt: Attempt
+    folder: Path
+    step: int = 0
+    latest_metrics: dict[str, float] = field(default_factory=dict)
+    reported_values: dict[int, float] = field(default_factory=dict)  # validation values of earlier attempts, by step
+    is_lock_reported: bool = False  # the user was informed that it waits for the training lock
+    has_ended: bool = False  # its attempt is over, even if the ledger could not be written
+
+    def read_curve(self, metric: str) -> dict[int, float]:
+        """Return the values of a metric in the cell's folder: step -> value."""
+        rows, _ = metrics.read_rows(self.folder)
+        return {row.step: row.metrics[metric] for row in rows if metric in row.metrics}
+
+
+def cell_info_from_record(cell: Cell, record: CellRecord) -> CellInfo:
+    """Return the description of a cell for MLflow.
+
+    Its key is the name of its folder, so that each generation of a superseded cell is a run of its own.
+    """
+    return build_cell_info(record.folder.name, cell, record.folder, record.state, record.why, record.code)
 
 
 class Coordinator:
-    """Trains every cell that waits and is wanted."""
+    """Trains the waiting cells that `cell_filter` selects, at most `limit` of them."""
 
     def __init__(
         self,
-        agenda: Agenda,
-        crew: Hands,
-        tracker: Tracker,
-        view: View,
-        wanted: Callable[[Place], bool],
+        plan: StudyPlan,
+        executor: Executor,
+        run_sink: RunSink,
+        callback: StudyCallback,
+        cell_filter: Callable[[CellRef], bool],
         limit: int | None = None,
     ) -> None:
-        self.agenda, self.ledger, self.crew, self.tracker, self.view = agenda, agenda.ledger, crew, tracker, view
-        self.wanted, self.left = wanted, math.inf if limit is None else limit
-        self.queue: list[Place] = []
-        self.jobs: dict[str, Job] = {}
-        self.asked, self.heard, self.deadline, self.blocked = 0, 0.0, math.inf, ""
-        self.others = Others(agenda, view)
-        self.ledger.book.hurried = lambda: self.asked > 0
+        self.plan, self.ledger, self.executor = plan, plan.ledger, executor
+        self.run_sink, self.callback = run_sink, callback
+        # budget: number of cells that may still be started
+        self.cell_filter, self.budget = cell_filter, math.inf if limit is None else limit
+        self.queue: list[CellRef] = []  # waiting cells in the order of the plan
+        self.jobs: dict[str, CellJob] = {}  # running cells by key
+        self.stop_requests, self.last_signal_time, self.kill_deadline, self.blocked_reason = 0, 0.0, math.inf, ""
+        self.locked_cells: dict[str, str] = {}  # cells whose folder is locked, left out of this run: key -> reason
+        self.finished_folders: list[Path] = []  # of the cells that are done since this coordinator started
+        self.peers = PeerMonitor(plan, callback)
+        self.ledger.backend.should_abort = lambda: self.stop_requests > 0
 
-    def work(self) -> bool:
-        """Go on until nothing is left to do; False if it was stopped before."""
-        with self.listening(), self.saving():
+    def run_until_done(self) -> bool:
+        """Train until no cell is left; return False if interrupted before."""
+        store_folder = self.plan.store.folder
+        with self.signal_handlers(), self.checkpoint_on_store_failure(), translate_write_errors(store_folder):
             while True:
-                self.hand_out()
-                if not self.jobs and self.blocked:
-                    raise TrainingError(self.blocked)
-                if not self.jobs and (self.asked or self.left <= 0 or not self.others.have(self.wanted)):
-                    self.others.look(self.jobs, at_once=not self.asked)
-                    self.stop_if_asked()  # a crew that works elsewhere says what goes on without us
-                    return not self.asked
-                for event in self.crew.events(timeout=0.25):
-                    self.hear(event)
-                self.others.look(self.jobs)
-                self.view.look()
-                self.stop_if_asked()
+                self.dispatch_cells()
+                if not self.jobs and self.blocked_reason:
+                    raise TrainingError(self.blocked_reason)
+                if not self.jobs and (
+                    self.stop_requests or self.budget <= 0 or not self.peers.has_pending_cells(self.is_selected)
+                ):
+                    self.peers.poll_peers(self.jobs, force=not self.stop_requests)
+                    self.stop_if_requested()  # an executor of remote jobs then reports that they keep running
+                    self.report_missing_folders()
+                    if self.locked_cells and not self.stop_requests:
+                        raise TrainingError("\n".join(self.locked_cells.values()))
+                    return not self.stop_requests
+                for event in self.executor.poll_events(timeout=0.25):
+                    self.handle_event(event)
+                self.peers.poll_peers(self.jobs)
+                self.ledger.backend.check_intact()
+                self.report_lock_waits()
+                self.callback.on_tick()
+                self.stop_if_requested()
 
-    def hand_out(self) -> None:
-        """Give out cells while there is room."""
-        while not self.asked and not self.blocked and self.left > 0 and (place := self.next()):
-            if not self.crew.room_for(self.agenda.example(place)):
+    def dispatch_cells(self) -> None:
+        """Claim and start cells while the executor has room."""
+        while not self.stop_requests and not self.blocked_reason and self.budget > 0 and (cell_ref := self.next_cell()):
+            if not self.executor.can_start(self.plan.representative_cell(cell_ref)):
                 return
-            if job := self.claim():
-                self.left -= 1
-                self.others.shown.discard(job.place.key)  # it is ours now
-                self.show(job.place.key)
-                with with_room(job.folder):  # may be behind a link, on a disk of its own
-                    self.crew.start(job.place.key, job.cell, job.folder, len(self.ledger.of(job.place.key)))
+            if job := self.claim_cell():
+                self.budget -= 1
+                self.peers.active_keys.discard(job.cell_ref.key)  # now claimed by this coordinator
+                self.notify_state(job.cell_ref.key)
+                with translate_write_errors(job.folder):  # the folder may be a link to another disk
+                    self.executor.start_cell(
+                        job.cell_ref.key, job.cell, job.folder, len(self.ledger.get_attempts(job.cell_ref.key))
+                    )
 
-    def next(self) -> Place | None:
-        """The cell whose turn it is; after a failure or a search there may be new ones."""
-        while self.queue and not self.waits(self.queue[0]):
-            self.queue.pop(0)  # somebody else was faster
+    def next_cell(self) -> CellRef | None:
+        """Return the first waiting cell; failures and finished searches may add new ones."""
+        while self.queue and not self.is_waiting(self.queue[0]):
+            self.queue.pop(0)  # another worker has claimed it
         if not self.queue:
-            self.queue = [place for place in self.agenda.places() if self.wanted(place) and self.waits(place)]
+            self.queue = [ref for ref in self.plan.list_cells() if self.is_selected(ref) and self.is_waiting(ref)]
         return self.queue[0] if self.queue else None
 
-    def waits(self, place: Place) -> bool:
-        """Whether nobody trains a cell that has to be trained."""
-        return place.key not in self.jobs and self.agenda.stands(place) == "waiting"
+    def is_selected(self, cell_ref: CellRef) -> bool:
+        """Return whether this coordinator may train a cell."""
+        return cell_ref.key not in self.locked_cells and self.cell_filter(cell_ref)
 
-    def claim(self) -> Job | None:
-        """Begin the next cell, while nobody else begins one."""
+    def is_waiting(self, cell_ref: CellRef) -> bool:
+        """Return whether a cell has to be trained and no worker is training it."""
+        return cell_ref.key not in self.jobs and self.plan.cell_state(cell_ref) == "waiting"
+
+    def claim_cell(self) -> CellJob | None:
+        """Begin an attempt at the next cell under the claim lock; return None if it could not be claimed."""
         job = None
         try:
-            with self.ledger.claiming():
-                place = self.next()  # perhaps another one than before: others may have been faster
-                if place and self.crew.room_for(self.agenda.example(place)):
+            with self.ledger.claim_lock():
+                # may differ from the cell before the lock, which another worker may have claimed
+                cell_ref = self.next_cell()
+                if cell_ref and self.executor.can_start(self.plan.representative_cell(cell_ref)):
                     self.queue.pop(0)
-                    job = self.jobs[place.key] = self.begin(place)
-        except LostTurn:
+                    job = self.jobs[cell_ref.key] = self.begin_attempt(cell_ref)
+        except ClaimLost:
             if job is not None:
-                del self.jobs[job.place.key]
-                self.ledger.finish(job.attempt, "interrupted", step=0)
+                del self.jobs[job.cell_ref.key]
+                self.ledger.finish_attempt(job.attempt, "interrupted", step=0)
             return None
         return job
 
-    def begin(self, place: Place) -> Job:
-        """Write an attempt at a cell into the ledger."""
-        agenda, study = self.agenda, self.agenda.studies[place.arm.title]
-        search = {} if place.counts else agenda.search
-        trial = self.ledger.ask(study, search, agenda.values(place) if search else None)
-        point = point_of(trial.params, agenda.experiment.tune) if search else place.point
+    def begin_attempt(self, cell_ref: CellRef) -> CellJob:
+        """Write a new attempt at a cell to the ledger, with the point that the sampler suggests for it."""
+        plan, study = self.plan, self.plan.study_name_by_arm[cell_ref.arm.title]
+        search_space = {} if cell_ref.is_reported else plan.search_space
+        trial = self.ledger.ask_trial(study, search_space, plan.trial_params(cell_ref) if search_space else None)
+        point = point_from_params(trial.params, plan.experiment.tune) if search_space else cell_ref.point
         assert point is not None
-        cell = agenda.cell(place, point)
-        folder, code = agenda.store.cell(place.key, self.ledger.generations.get(place.key, 0)), code_of(cell)
-        made_by = sources.made_by(folder, code)
-        sources.note(folder, made_by)
-        told = {"key": place.key, "arm": place.arm.title, "seed": place.seed, "point": dict(point)}
-        told |= {"counts": place.counts, "code": code, "made_by": made_by}
-        job = Job(place, cell, self.ledger.begin(study, trial, told), folder)
-        if self.may_be_given_up(job):
-            job.judged = job.curve(agenda.experiment.measure.select)
-            self.ledger.report(job.attempt, job.judged)
+        cell = plan.build_cell(cell_ref, point)
+        folder = plan.store.cell_folder(cell_ref.key, self.ledger.generations.get(cell_ref.key, 0))
+        code = cell_code_hashes(cell)
+        trained_with = code_hashes.combine_code_hashes(folder, code)
+        code_hashes.write_code_hashes(folder, trained_with)
+        arm = cell_ref.arm.title.to_dict()
+        cell_attributes = {"key": cell_ref.key, "arm": arm, "seed": cell_ref.seed, "point": dict(point)}
+        cell_attributes |= {"is_reported": cell_ref.is_reported, "code": code, "trained_with": trained_with}
+        job = CellJob(cell_ref, cell, self.ledger.begin_attempt(study, trial, cell_attributes), folder)
+        if self.is_prunable(job):
+            job.reported_values = job.read_curve(plan.experiment.measure.select)
+            self.ledger.report_values(job.attempt, job.reported_values)
         return job
 
-    def hear(self, event: Event) -> None:
-        """Take in what happened to a cell."""
+    def handle_event(self, event: CellEvent) -> None:
+        """Process an event of the executor: record metrics, or finish the attempt."""
         job = self.jobs[event.key]
-        if event.word == "point":
-            self.follow(job, **event.told)
+        if event.kind == "metrics":
+            self.record_metrics(job, **event.payload)
             return
-        job.over = True
-        status, value, told = self.verdict(job, event)
-        self.ledger.finish(job.attempt, status, value, **told)
-        self.show(event.key)
+        job.has_ended = True
+        status, value, details = self.make_ledger_status(job, event)
+        self.ledger.finish_attempt(job.attempt, status, value, **details)
+        if status == "done":
+            self.finished_folders.append(job.folder)
+        self.notify_state(event.key)
         del self.jobs[event.key]
 
-    def follow(self, job: Job, step: int, metrics: dict[str, float]) -> None:
-        """A point of a cell's curves; a cell that is being tuned may turn out to be hopeless."""
-        job.step, job.latest = step, job.latest | metrics
-        self.view.point(job.place.key, step, metrics)
-        value = metrics.get(self.agenda.experiment.measure.select)
-        if value is None or step in job.judged or not self.may_be_given_up(job):
+    def record_metrics(self, job: CellJob, step: int, metrics: dict[str, float]) -> None:
+        """Record new metrics of a cell; request pruning if the pruner finds the cell worse than the others."""
+        job.step, job.latest_metrics = step, job.latest_metrics | metrics
+        self.callback.on_metrics(job.cell_ref.key, step, metrics)
+        value = metrics.get(self.plan.experiment.measure.select)
+        if value is None or step in job.reported_values or not self.is_prunable(job):
             return
-        self.ledger.report(job.attempt, {step: value})
-        if self.ledger.hopeless(job.attempt):
-            self.crew.give_up(job.place.key)
+        self.ledger.report_values(job.attempt, {step: value})
+        if self.ledger.should_prune(job.attempt):
+            self.executor.request_prune(job.cell_ref.key)
 
-    def may_be_given_up(self, job: Job) -> bool:
-        """Where the file says so, while something is tuned: reported seeds are not to be selected."""
-        return bool(self.agenda.experiment.prune) and not (self.agenda.search and job.place.counts)
+    def report_missing_folders(self) -> None:
+        """Log a warning if the folder of a cell that was trained in this run has lost its outcome."""
+        missing = [folder for folder in self.finished_folders if not (folder / outcome.OUTCOME_FILE).exists()]
+        if missing:
+            logger.warning(
+                f"The files of {len(missing)} trained cells were deleted, such as {missing[0]}. Their results are in "
+                "the ledger; their curves and weights are lost. `hqlt run FILE --again --only ...` trains them again."
+            )
 
-    def verdict(self, job: Job, event: Event) -> tuple[Any, float | None, dict[str, Any]]:
-        """From an event to the words of the ledger: status, value, and what else is kept."""
-        told = dict(event.told)
-        if event.word == "ended":
-            status, why = told.pop("status"), told.pop("message")
-            value = told["metrics"].get(job.cell.measure.select, math.nan)
+    def report_lock_waits(self) -> None:
+        """Inform the user, once per attempt, about a cell that waits for the training lock of its folder."""
+        for job in self.jobs.values():
+            if not job.latest_metrics and not job.is_lock_reported and (message := lock_wait_message(job.folder)):
+                job.is_lock_reported = True
+                logger.warning(f"{job.cell_ref.key}: {message}")
+
+    def is_prunable(self, job: CellJob) -> bool:
+        """Return whether a cell may be pruned: only with `prune`, and not if it is reported after a search.
+
+        Pruning the reported seeds of a selected point would bias the result.
+        """
+        return bool(self.plan.experiment.prune) and not (self.plan.search_space and job.cell_ref.is_reported)
+
+    def make_ledger_status(self, job: CellJob, event: CellEvent) -> tuple[Any, float | None, dict[str, Any]]:
+        """Return the ledger's status, value and further fields for the final event of an attempt."""
+        payload = dict(event.payload)
+        if event.kind == "ended":
+            status, why = payload.pop("status"), payload.pop("message")
+            value = payload["metrics"].get(job.cell.measure.select, math.nan)
             if status == "done" and math.isnan(value):
                 status, why = "diverged", f"{job.cell.measure.select} is not a number. {why}".strip()
-            return status, value, {**told, "why": why}
-        if event.word == "pruned":
-            why = f"Given up at step {job.step}: most other cells of its arm were better."
-            return "pruned", None, {"why": why, "step": job.step, "metrics": job.latest}
-        if event.word == "blocked":
-            self.blocked = self.blocked or told["why"]
-            return "interrupted", None, {"step": job.step, "why": told["why"]}
-        if event.word == "interrupted" or self.asked:
+            return status, value, {**payload, "why": why}
+        if event.kind == "pruned":
+            why = f"Pruned at step {job.step}: most other cells of its arm were better."
+            return "pruned", None, {"why": why, "step": job.step, "metrics": job.latest_metrics}
+        if event.kind == "blocked":
+            self.blocked_reason = self.blocked_reason or payload["why"]
+            return "interrupted", None, {"step": job.step, "why": payload["why"]}
+        if event.kind == "locked":
+            self.locked_cells[event.key] = payload["why"]
+            return "interrupted", None, {"step": job.step, "why": payload["why"]}
+        if event.kind == "interrupted" or self.stop_requests:
             return "interrupted", None, {"step": job.step}
-        return "failed", None, {**told, "step": job.step}
+        return "failed", None, {"step": job.step, **payload}  # a worker that raised an error has sent its step
 
-    def show(self, key: str) -> None:
-        """Tell whoever watches how a cell stands now."""
+    def notify_state(self, key: str) -> None:
+        """Pass the current state of a cell to `run_sink` and the callback."""
         job = self.jobs[key]
-        record = self.agenda.record(job.place)
-        self.tracker.tell(card_of(job.cell, record))
+        record = self.plan.cell_record(job.cell_ref)
+        self.run_sink.enqueue(cell_info_from_record(job.cell, record))
         if record.state == "running":
-            self.view.started(record, job.cell)
+            self.callback.on_cell_start(record, job.cell)
         else:
-            self.view.settled(record)
+            self.callback.on_cell_end(record)
 
     @contextmanager
-    def listening(self) -> Iterator[None]:
-        """Ctrl-C and SIGTERM are requests, where this is the main thread."""
+    def signal_handlers(self) -> Iterator[None]:
+        """Handle Ctrl-C and SIGTERM as stop requests.  Does nothing outside the main thread."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {number: signal.signal(number, self.ask) for number in SIGNALS}
+        previous_handlers = {number: signal.signal(number, self.handle_signal) for number in STOP_SIGNALS}
         try:
             yield
         finally:
-            for number, handler in before.items():
+            for number, handler in previous_handlers.items():
                 signal.signal(number, handler)
 
     @contextmanager
-    def saving(self) -> Iterator[None]:
-        """Where the ledger cannot be used any more, the cells under way still save; what they say is in folders."""
+    def checkpoint_on_store_failure(self) -> Iterator[None]:
+        """When the ledger fails, let the running cells save a checkpoint first.  Their results are in their folders."""
         try:
             yield
         except StoreError:
-            until, left = time.monotonic() + PATIENCE, {key for key, job in self.jobs.items() if not job.over}
-            while left and self.asked < 2 and time.monotonic() < until:
-                self.crew.interrupt()
-                left -= {event.key for event in self.crew.events(timeout=0.25) if event.word != "point"}
+            deadline = time.monotonic() + STOP_TIMEOUT
+            running = {key for key, job in self.jobs.items() if not job.has_ended}
+            while running and self.stop_requests < 2 and time.monotonic() < deadline:
+                self.executor.interrupt_all()
+                running -= {event.key for event in self.executor.poll_events(timeout=0.25) if event.kind != "metrics"}
             raise
 
-    def ask(self, number: int, frame: FrameType | None) -> None:
-        """Someone wants this to stop; SIGTERM may come twice of one who tells every process."""
+    def handle_signal(self, number: int, frame: FrameType | None) -> None:
+        """Count a stop request.  A SIGTERM soon after another is ignored: batch systems may send it twice."""
         now = time.monotonic()
-        self.asked += not (number == signal.SIGTERM and self.asked and now - self.heard < ONE_REQUEST)
-        self.heard = now
+        self.stop_requests += not (
+            number == signal.SIGTERM and self.stop_requests and now - self.last_signal_time < DEBOUNCE_SECONDS
+        )
+        self.last_signal_time = now
 
-    def stop_if_asked(self) -> None:
-        """Have the cells saved; when that takes too long, do without."""
-        if not self.asked:
+    def stop_if_requested(self) -> None:
+        """After a stop request, interrupt the running cells; kill them after a second request or STOP_TIMEOUT."""
+        if not self.stop_requests:
             return
-        if self.deadline == math.inf:
+        if self.kill_deadline == math.inf:
             if self.jobs:
-                self.view.stopping()
-            self.deadline = time.monotonic() + PATIENCE
-        self.crew.interrupt()
-        if self.asked > 1 or time.monotonic() > self.deadline:
-            self.crew.kill()
+                self.callback.on_interrupt()
+            self.kill_deadline = time.monotonic() + STOP_TIMEOUT
+        self.executor.interrupt_all()
+        if self.stop_requests > 1 or time.monotonic() > self.kill_deadline:
+            self.executor.kill_all()

@@ -1,1 +1,1 @@
-"""What is learned."""
+"""Tasks and environments that models are trained on: one file per registered task, shared code in `_*.py`."""

@@ -1,117 +1,123 @@
-"""The contract of a task: numbered examples of its splits, and what counts.
+"""The task interface: numbered examples of each split, and how they are scored.
 
-    train   what is learned; other examples for every run seed
-    valid   what is selected on      }  fixed sets of `eval_size` rows, the same for every arm and every run seed;
-    test    what is reported         }  some tasks have `short` too, as long as in training
+    train   training examples, different for every run seed
+    valid   for model selection      }  fixed sets of `eval_size` rows, the same for every arm and every run seed;
+    test    for the report           }  some tasks also have `short`, with the sizes of training
 
-Example number i of a split is a function of (split, seed, i), so that a batch is a function of the step and any number
-of devices see the same data.  Most tasks are `_generated`; a text that was prepared is `language`; what is acted in has
-episodes instead of examples, and is a `_world`.  Options of a task are the fields of a frozen dataclass.
+Example i of a split is a function of (split, seed, i), so a batch is a function of the step, and the data do not depend
+on the number of devices.  Most tasks generate their examples (`_generated_task`), `language` reads prepared text, and
+an environment (`_environment`) has episodes instead of examples.  The options of a task are the fields of a frozen
+dataclass.  Modules of this package import torch only in functions that make or read tensors, so that commands which
+only describe a task start fast.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from torch import Tensor
+from hqlt_lab.errors import ConfigIssue
+from hqlt_lab.registry import check_minimums
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Split = Literal["train", "short", "valid", "test"]
 
 
 class Batch(NamedTuple):
-    """Some examples of a split."""
+    """A batch of examples."""
 
-    tokens: Tensor  # [B, T] what is read; 0 is padding
-    labels: Tensor  # [B, T] the answer that is due at each token; -1: none, not scored
-    lengths: Tensor  # [B] the size of each example, as its paper counts it
+    tokens: "Tensor"  # [B, T] the input; 0 is padding
+    labels: "Tensor"  # [B, T] the label at each token; -1: not scored
+    lengths: "Tensor"  # [B] the size of each example, as the task's paper counts it
 
 
-class Harder(NamedTuple):
-    """The same task, further along one of its sides than what is learned."""
+class ExtrapolationTest(NamedTuple):
+    """A harder variant of a task, for example with longer sequences than in training."""
 
-    along: str  # length, pairs, distance
+    axis: str  # length, pairs or gap
     value: int
     task: "Task"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """What the lab asks of a task."""
+    """Base class of all tasks."""
 
     splits: ClassVar[tuple[Split, ...]] = ("train", "short", "valid", "test")
-    scored_by: ClassVar[Literal["logits", "losses"]] = "logits"
-    """What `score` looks at: all logits, or only the loss at each token, for which no logits need be kept."""
-    is_world: ClassVar[bool] = False
-    """Whether there are no examples, but episodes to act in: `_world.World`."""
+    score_input: ClassVar[Literal["logits", "losses"]] = "logits"
+    """Input of `score_examples`: all logits, or only the loss at each token, which needs less memory."""
+    is_environment: ClassVar[bool] = False
+    """True for reinforcement-learning tasks, which have episodes instead of examples (`_environment.Environment`)."""
     has_data: ClassVar[bool] = False
-    """Whether it reads data, which `pinned` looks at: the same file may then mean another thing tomorrow."""
+    """True if the task reads data files.  `pin_options` then records which data are used, since files can change."""
 
     eval_size: int = 8192
     """Sequences in each of the fixed sets."""
 
     @classmethod
-    def pinned(cls, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Options that are settled when a file is read, such as which data there are."""
+    def pin_options(cls, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return options that are fixed when an experiment file is read, such as the digest of the data."""
         return {}
 
     @property
-    def unread(self) -> int:
-        """How many tokens of a size are not read: the answer, where a paper counts it."""
+    def unread_tokens(self) -> int:
+        """Number of tokens counted in the size of an example but not part of its input, such as the answer."""
         return 0
 
     def check_ready(self) -> None:
-        """A ConfigError where something is missing without which nothing can be learned."""
+        """Raise `ConfigError` if something needed for training is missing, such as data."""
 
     @property
     def vocabulary(self) -> int | None:
-        """Tokens there are; None: vectors are read, and nothing is predicted."""
-        raise NotImplementedError(f"{type(self).__name__} has no vocabulary.")
+        """Number of different tokens; None if the model reads vectors and predicts no tokens."""
+        raise NotImplementedError(f"{type(self).__name__} does not define `vocabulary`.")
 
-    def tokens_in(self, split: Split) -> int:
-        """How wide the rows of a split are."""
-        raise NotImplementedError(f"{type(self).__name__} does not say how long its rows are.")
+    def sequence_length(self, split: Split) -> int:
+        """Return the number of tokens per row of a split."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement `sequence_length`.")
 
-    def examples(self, split: Split, seed: int, first: int, count: int) -> Batch:
-        """Examples first .. first + count - 1; only train looks at the run's seed."""
-        raise NotImplementedError(f"{type(self).__name__} has no examples.")
+    def get_examples(self, split: Split, seed: int, first: int, count: int) -> Batch:
+        """Return examples first .. first + count - 1.  Only `train` depends on the run's seed."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement `get_examples`.")
 
-    def starts(self, tokens: Tensor) -> Tensor | None:
-        """Where documents begin whose memories begin empty, bool [B, T]; None: a row is one document."""
+    def estimate_overlap(self, split: Split, train_examples: int) -> float | None:
+        """Return the expected share of a split's inputs that occur in training too; None: not known."""
         return None
 
-    def score(self, found: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """Counts of each example [B], `scored` among them; found: logits [B, T, V], or losses [B, T].
+    def document_starts(self, tokens: "Tensor") -> "Tensor | None":
+        """Return where documents begin, at which memories are reset, bool [B, T]; None: each row is one document."""
+        return None
 
-        Summed over all examples they give the metrics; from example to example they give their standard errors.
+    def score_examples(self, outputs: "Tensor", batch: Batch) -> "dict[str, Tensor]":
+        """Return counts per example [B], including `scored`, from logits [B, T, V] or losses [B, T].
+
+        Their sums over all examples give the metrics, their variation between examples the standard errors.
         """
-        raise NotImplementedError(f"{type(self).__name__} is not scored.")
+        raise NotImplementedError(f"{type(self).__name__} does not implement `score_examples`.")
 
-    def metrics(self, totals: Mapping[str, float]) -> dict[str, float]:
-        """From summed counts to what is reported; `loss` is there without it."""
+    def compute_metrics(self, totals: Mapping[str, float]) -> dict[str, float]:
+        """Compute metrics from summed counts.  `loss` is computed elsewhere for all tasks."""
         return {}
 
     @property
-    def measures(self) -> list[str]:
-        """The names of its metrics."""
+    def metric_names(self) -> list[str]:
+        """Names of the metrics that `compute_metrics` returns."""
         return []
 
     @property
-    def by_guessing(self) -> Mapping[str, float]:
-        """What guessing reaches in those of its metrics of which that is known."""
+    def chance_by_metric(self) -> Mapping[str, float]:
+        """Chance level of each metric that has a known one."""
         return {}
 
-    def harder(self, times: int) -> list[Harder]:
-        """Tests up to so many times as far as what is learned; the first on each side is no harder than that."""
+    def extrapolation_tests(self, max_factor: int) -> list[ExtrapolationTest]:
+        """Return variants of the task up to `max_factor` times harder.  The first per axis is as hard as training."""
         return []
 
-    def decode(self, batch: Batch, row: int) -> str:
-        """One example for people."""
-        raise NotImplementedError(f"{type(self).__name__} cannot be read by people.")
+    def format_example(self, batch: Batch, row: int) -> str:
+        """Format one example as readable text."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement `format_example`.")
 
-    def too_small(self, least: Mapping[str, int]) -> list[str]:
-        """A sentence for each of these options that is smaller than it may be."""
-        return [
-            f"{name}: at least {low} is needed, got {getattr(self, name)}."
-            for name, low in least.items()
-            if getattr(self, name) is not None and getattr(self, name) < low
-        ]
+    def check_minimums(self, minimums: Mapping[str, int]) -> list[ConfigIssue]:
+        """Return an issue for each option that is below its minimum."""
+        return check_minimums(self, minimums)

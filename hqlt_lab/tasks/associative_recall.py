@@ -1,11 +1,15 @@
-"""Associative recall: pairs of a key and a value are shown, then every key is asked for its value.
+"""Associative recall: key-value pairs are shown, then the value of every key is queried.
 
     key value key value ... then `gap` blanks, then slots of two tokens: a key and a blank, or two blanks
-    answer at each of these keys: its value
+    label at each of these keys: its value
 
-Keys differ within an example, and so do values.  Each pair is asked once, in slot i with a weight of i^(power - 1): a
-small power asks soon, as language does, 1 asks anywhere alike.  How many pairs a memory of fixed size can hold is what
-tells the fast weights from the softmax.  The size counts all tokens that are read; a longer example has more blanks.
+Keys are distinct within an example, and so are values.  Each pair is queried once, in slot i with a weight of
+i^(power - 1): with a small power most queries follow soon after the pairs, as in language; with 1 they are uniform.
+The number of pairs that a memory of fixed size can hold distinguishes fast weights from softmax attention.  The size
+counts all input tokens; longer examples have more blanks.
+
+The model needs `short_conv: 4` or so: a key and its value are two tokens, each memory stores what one token writes, and
+the convolution brings the two together.  Without it one layer cannot recall, and several have to learn this first.
 
     task: {name: associative_recall, pairs: 8, keys: 64, values: 64, train_length: [64, 64], test_length: [64, 64]}
 
@@ -19,43 +23,45 @@ from typing import Any
 
 import numpy as np
 
+from hqlt_lab.errors import ConfigIssue
 from hqlt_lab.registry import register
-from hqlt_lab.tasks._base import Harder
-from hqlt_lab.tasks._counter import Draws, Ints
-from hqlt_lab.tasks._generated import Generated
-from hqlt_lab.tasks._lengths import doubling
+from hqlt_lab.tasks._base import ExtrapolationTest
+from hqlt_lab.tasks._counter_rng import CounterRng, IntArray
+from hqlt_lab.tasks._generated_task import GeneratedTask
+from hqlt_lab.tasks._length_scoring import geometric_range
 
-BLANK, FIRST = 1, 2
+BLANK, FIRST_KEY = 1, 2
 
 
 @register("task", "associative_recall")
 @dataclass(frozen=True, kw_only=True)
-class AssociativeRecall(Generated):
+class AssociativeRecall(GeneratedTask):
     train_length: tuple[int, int] = (64, 64)
-    """The shortest and the longest size in train and short."""
+    """Smallest and largest size in train and short."""
     test_length: tuple[int, int] = (64, 64)
-    """The same in test."""
+    """Smallest and largest size in test."""
     pairs: int = 8
-    """Pairs to remember."""
+    """Number of pairs to remember."""
     keys: int = 64
-    """Different keys there are."""
+    """Number of different keys."""
     values: int = 64
-    """Different values there are."""
+    """Number of different values."""
     power: float = 0.01
-    """How evenly the questions are spread: 1 is evenly, near 0 is soon."""
-
+    """How evenly the queries are spread: 1 is uniform, near 0 most queries come soon after the pairs."""
     gap: int = 0
     """Blanks between the last pair and the first slot."""
 
-    unread = 0
+    unread_tokens = 0
 
-    def mistakes(self) -> list[str]:
-        # within an example no key and no value comes twice
-        found = self.too_small({"pairs": 1, "keys": self.pairs, "values": max(self.pairs, 2), "gap": 0})
-        return found + ([] if self.power > 0 else [f"power: a number above 0 is needed, got {self.power}."])
+    def find_option_issues(self) -> list[ConfigIssue]:
+        # keys and values are distinct within an example
+        issues = self.check_minimums({"pairs": 1, "keys": self.pairs, "values": max(self.pairs, 2), "gap": 0})
+        if self.power <= 0:
+            issues.append(ConfigIssue("power", "not_positive", f"more than 0 is needed, got {self.power}."))
+        return issues
 
     @property
-    def shortest(self) -> int:
+    def min_size(self) -> int:
         return 4 * self.pairs + self.gap
 
     @property
@@ -64,44 +70,49 @@ class AssociativeRecall(Generated):
         return ("_", ".", *keys, *values)
 
     @property
-    def chance(self) -> float:
+    def chance_level(self) -> float:
         return 100 / self.values
 
-    def variety(self, size: int) -> int:
-        return perm(self.keys, self.pairs) * perm(self.values, self.pairs) * perm(self.room(size), self.pairs)
+    def count_inputs(self, size: int) -> int:
+        return perm(self.keys, self.pairs) * perm(self.values, self.pairs) * perm(self.num_slots(size), self.pairs)
 
-    def room(self, size: Any) -> Any:
-        """How many slots an example of that size has."""
+    def num_slots(self, size: Any) -> Any:
+        """Return the number of slots of examples of this size, an integer or an array."""
         return (size - self.gap) // 2 - self.pairs
 
-    def write(self, draws: Draws, sizes: Ints, width: int) -> tuple[Ints, Ints]:
-        keys = draws.distinct("key", FIRST, FIRST + self.keys - 1, self.pairs)
-        values = draws.distinct("value", FIRST + self.keys, FIRST + self.keys + self.values - 1, self.pairs)
-        questions = 2 * self.pairs + self.gap + 2 * self.slots(draws, sizes, width)  # [B, pairs]
+    def write_examples(self, rng: CounterRng, sizes: IntArray, width: int) -> tuple[IntArray, IntArray]:
+        keys = rng.distinct_integers("key", FIRST_KEY, FIRST_KEY + self.keys - 1, self.pairs)
+        values = rng.distinct_integers(
+            "value", FIRST_KEY + self.keys, FIRST_KEY + self.keys + self.values - 1, self.pairs
+        )
+        query_positions = 2 * self.pairs + self.gap + 2 * self.draw_slots(rng, sizes, width)  # [B, pairs]
         tokens, labels = np.full((2, len(sizes), width), [[[BLANK]], [[-1]]])
         tokens[:, : 2 * self.pairs] = np.stack([keys, values], 2).reshape(len(sizes), -1)
-        np.put_along_axis(tokens, questions, keys, 1)
-        np.put_along_axis(labels, questions, values, 1)
+        np.put_along_axis(tokens, query_positions, keys, 1)
+        np.put_along_axis(labels, query_positions, values, 1)
         return tokens, labels
 
-    def slots(self, draws: Draws, sizes: Ints, width: int) -> Ints:
-        """Which slot asks for which pair, [B, pairs]."""
-        number = np.arange(self.room(width))
-        # the order in which exponential clocks of these rates ring is that of drawing by weight without replacement
-        rings = -np.log(draws.fractions("slot", len(number))) / (number + 1.0) ** (self.power - 1)
-        rings[number >= self.room(sizes)] = np.inf
-        return rings.argsort(1)[:, : self.pairs]
+    def draw_slots(self, rng: CounterRng, sizes: IntArray, width: int) -> IntArray:
+        """Draw the slot that queries each pair, [B, pairs]."""
+        number = np.arange(self.num_slots(width))
+        # sorting exponential arrival times with these rates is sampling by weight without replacement
+        arrival_times = -np.log(rng.uniform("slot", len(number))) / (number + 1.0) ** (self.power - 1)
+        arrival_times[number >= self.num_slots(sizes)] = np.inf
+        return arrival_times.argsort(1)[:, : self.pairs]
 
-    def harder(self, times: int) -> list[Harder]:
-        """More pairs, in rows of one length; or the same ones, further from the questions."""
-        longest, most = self.test_length[1], min(self.keys, self.values, times * self.pairs)
-        pairs, gaps = doubling(most, self.pairs), [self.gap, *(self.gap + by * longest for by in doubling(times))]
-        size = max(longest, 4 * pairs[-1] + self.gap)
-        more = [replace(self, pairs=several, **sized(size)) for several in pairs]
-        later = [replace(self, gap=gap, **sized(longest - self.gap + gap)) for gap in gaps]
-        return [Harder("pairs", task.pairs, task) for task in more] + [Harder("gap", task.gap, task) for task in later]
+    def extrapolation_tests(self, max_factor: int) -> list[ExtrapolationTest]:
+        """Return tests with more pairs in rows of one length, and tests with a larger gap before the queries."""
+        longest, max_pairs = self.test_length[1], min(self.keys, self.values, max_factor * self.pairs)
+        pair_counts = geometric_range(max_pairs, self.pairs)
+        gaps = [self.gap, *(self.gap + factor * longest for factor in geometric_range(max_factor))]
+        size = max(longest, 4 * pair_counts[-1] + self.gap)
+        more_pairs = [replace(self, pairs=pairs, **single_size_options(size)) for pairs in pair_counts]
+        larger_gaps = [replace(self, gap=gap, **single_size_options(longest - self.gap + gap)) for gap in gaps]
+        return [ExtrapolationTest("pairs", task.pairs, task) for task in more_pairs] + [
+            ExtrapolationTest("gap", task.gap, task) for task in larger_gaps
+        ]
 
 
-def sized(size: int) -> dict[str, Any]:
-    """Every split has examples of one size."""
+def single_size_options(size: int) -> dict[str, Any]:
+    """Return options with which all examples of all splits have this size."""
     return {"train_length": (size, size), "test_length": (size, size), "valid_length": None}

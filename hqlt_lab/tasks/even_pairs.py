@@ -1,9 +1,9 @@
 """Even pairs: do the first and the last bit agree?
 
-    tokens 1 (zero) and 2 (one), uniform          answer 1 if first = last, else 2
+    tokens 1 (zero) and 2 (one), uniform          label 1 if first = last, else 2
 
-The pairs 01 and 10 are then even in number, which gave it its name.  A state of two bits, of which one never changes
-and the other is the current token.  The size counts the bits and the answer.
+They agree if the number of pairs 01 and 10 is even, hence the name.  The state is two bits: the first token, which
+never changes, and the current token.  The size counts the bits and the answer.
 
     task: even_pairs
 
@@ -11,19 +11,19 @@ Deletang et al. 2022, arXiv:2207.02098.
 """
 
 from hqlt_lab.registry import register
-from hqlt_lab.tasks._counter import Draws, Ints
-from hqlt_lab.tasks._state import StateTask
+from hqlt_lab.tasks._counter_rng import CounterRng, IntArray
+from hqlt_lab.tasks._generated_task import StateTask
 
 
 @register("task", "even_pairs")
 class EvenPairs(StateTask):
     alphabet = ("_", "0", "1")
-    chance = 50.0
-    shortest = 3  # a single bit agrees with itself
+    chance_level = 50.0
+    min_size = 3  # a single bit always agrees with itself
 
-    def variety(self, size: int) -> int:
+    def count_inputs(self, size: int) -> int:
         return 2 ** (size - 1)
 
-    def track(self, draws: Draws, sizes: Ints, width: int) -> tuple[Ints, Ints]:
-        tokens = draws.integers("bit", 1, 2, width)
+    def track_state(self, rng: CounterRng, sizes: IntArray, width: int) -> tuple[IntArray, IntArray]:
+        tokens = rng.integers("bit", 1, 2, width)
         return tokens, 1 + (tokens != tokens[:, :1])

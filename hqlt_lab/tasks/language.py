@@ -1,17 +1,17 @@
-"""Language: the next token of a text that `hqlt data prepare` has made.
+"""Language: next-token prediction on text prepared with `hqlt data prepare`.
 
-    a row is `length` tokens of the documents of a split, one after the other; every token is due at the one before it
-    bits per byte = loss / ln 2 * tokens / bytes of the split: comparable whatever the tokens are
+    a row is `length` tokens of the concatenated documents of a split; the labels are the tokens shifted by one
+    bits per byte = loss / ln 2 * tokens / bytes of the split: comparable between tokenizers
 
-Train reads its windows in another order in every epoch, and in every run; valid and test are the first `eval_size`
-windows of documents that train does not have.  `documents: cross` lets memories and softmax look across the border
-of two documents, as the paper does; with `reset` every document is read as if it were alone.  Loss by place in the
-window tells whether more context helps.  No logits are kept, only the loss at each token.
+Train reads its windows in a different order in every epoch and run; valid and test are the first `eval_size` windows of
+held-out documents.  With `documents: cross` memories and softmax attention reach across document boundaries, as in the
+paper; with `reset` every document is read independently.  The loss by position in the window shows whether more context
+helps.  Scoring keeps only the loss at each token, no logits.
 
     task: {name: language, data: data/python, length: 512}
 
-`vocabulary_size` lets a file be planned where its data are not.  `digest` says which data: left out, those that are
-there when the file is read, and a run with others is another cell.
+`vocabulary_size` allows planning an experiment without its data.  `digest` selects the data; if omitted, it is taken
+from the data present when the file is read.  A run with different data is a different cell.
 """
 
 import math
@@ -19,133 +19,141 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import torch
-from torch import Tensor
-
-from hqlt_lab.data.corpus import Corpus, open_corpus
+from hqlt_lab.data.corpus_reader import Corpus, open_corpus
 from hqlt_lab.errors import ConfigError, StoreError
 from hqlt_lab.registry import register
 from hqlt_lab.tasks._base import Batch, Split, Task
 
-FIRST = 64  # places in the first bucket; each further one ends twice as far
+if TYPE_CHECKING:
+    from torch import Tensor
+
+FIRST_BUCKET_SIZE = 64  # positions in the first bucket; each further bucket ends at twice the position
 
 
 @register("task", "language")
 @dataclass(frozen=True, kw_only=True)
 class Language(Task):
     data: str = "data/python"
-    """The folder that `hqlt data prepare` has made."""
+    """Folder written by `hqlt data prepare`."""
     length: int = 512
-    """Tokens in a row."""
+    """Tokens per row."""
     documents: Literal["cross", "reset"] = "cross"
-    """Whether memories go on across the border of two documents, or begin anew."""
+    """Whether memories continue across document boundaries (cross) or are reset at each document (reset)."""
     eval_size: int = 256
     """Rows in valid and in test."""
     vocabulary_size: int | None = None
-    """Tokens there are; null: as many as the data have. More than these cost, and change nothing."""
+    """Number of different tokens; null: as in the data. A larger number only adds unused parameters."""
     digest: str | None = None
-    """Which data; null: those that are there when the file is read."""
+    """Digest of the data; null: of the data present when the file is read."""
 
     splits = ("train", "valid", "test")
-    scored_by = "losses"
+    score_input = "losses"
     has_data = True
 
     def __post_init__(self) -> None:
-        wrong = self.too_small({"length": 2, "eval_size": 1, "vocabulary_size": 1})
-        if wrong:
-            raise ConfigError("\n".join(wrong))
+        if issues := self.check_minimums({"length": 2, "eval_size": 1, "vocabulary_size": 1}):
+            raise ConfigError(*issues)
 
     @classmethod
-    def pinned(cls, options: Mapping[str, Any]) -> dict[str, Any]:
-        there = Path(options["data"]).is_dir()
-        return {"digest": opened(options["data"]).digest} if there and options["digest"] is None else {}
+    def pin_options(cls, options: Mapping[str, Any]) -> dict[str, Any]:
+        if options["digest"] is not None or not Path(options["data"]).is_dir():
+            return {}
+        return {"digest": open_task_corpus(options["data"]).digest}
 
     @cached_property
     def corpus(self) -> Corpus:
-        """The data, which must be those that are meant."""
-        corpus = opened(self.data)
+        """The data.  Raise `ConfigError` if they do not match `digest` or `vocabulary_size`."""
+        corpus = open_task_corpus(self.data)
         if self.digest is not None and corpus.digest != self.digest:
-            raise ConfigError(
-                f"data: {self.data} holds other data (digest {corpus.digest}) than are meant ({self.digest}). "
-                "Prepare those again, or leave the digest out."
+            raise ConfigError.at(
+                "data",
+                "data_changed",
+                f"{self.data} has the digest {corpus.digest}, but the task expects {self.digest}.",
+                "Prepare the original data again, or leave the digest out.",
             )
         if self.vocabulary_size is not None and corpus.vocabulary > self.vocabulary_size:
-            raise ConfigError(
-                f"vocabulary_size: {self.data} has {corpus.vocabulary} different tokens, got {self.vocabulary_size}."
-            )
+            message = f"{self.data} has {corpus.vocabulary} different tokens, got {self.vocabulary_size}."
+            raise ConfigError.at("vocabulary_size", "vocabulary_too_small", message)
         return corpus
 
     def check_ready(self) -> None:
-        held: tuple[Literal["valid", "test"], ...] = ("valid", "test")
-        for split in held:
-            there = self.corpus.windows_in(split, self.length)
-            if there < self.eval_size:
-                raise ConfigError(
-                    f"eval_size: {split} of {self.data} has {there} rows of {self.length} tokens, and "
-                    f"{self.eval_size} are asked for. Use fewer, or hold out more documents."
+        _ = self.corpus.encoder  # counts the bytes of scored rows; raises an error if its package is not installed
+        held_out: tuple[Literal["valid", "test"], ...] = ("valid", "test")
+        for split in held_out:
+            num_rows = self.corpus.num_windows(split, self.length)
+            if num_rows < self.eval_size:
+                raise ConfigError.at(
+                    "eval_size",
+                    "too_few_rows",
+                    f"{split} of {self.data} has {num_rows} rows of {self.length} tokens, got {self.eval_size}.",
+                    "Use fewer, or hold out more documents.",
                 )
 
     @property
     def vocabulary(self) -> int:
         return self.vocabulary_size or self.corpus.vocabulary
 
-    def tokens_in(self, split: Split) -> int:
+    def sequence_length(self, split: Split) -> int:
         return self.length
 
-    def examples(self, split: Split, seed: int, first: int, count: int) -> Batch:
+    def get_examples(self, split: Split, seed: int, first: int, count: int) -> Batch:
+        import torch
+
         assert split != "short"
-        found = self.corpus.windows(split, seed, first, count, self.length)
-        tokens, labels = torch.from_numpy(found.tokens), torch.from_numpy(found.labels)
+        windows = self.corpus.read_windows(split, seed, first, count, self.length)
+        tokens, labels = torch.from_numpy(windows.tokens), torch.from_numpy(windows.labels)
         return Batch(tokens, labels, torch.full((count,), self.length))
 
-    def starts(self, tokens: Tensor) -> Tensor | None:
+    def document_starts(self, tokens: "Tensor") -> "Tensor | None":
         return tokens == self.corpus.index.separator if self.documents == "reset" else None
 
-    def score(self, found: Tensor, batch: Batch) -> dict[str, Tensor]:
-        losses, counts = found.double(), {"scored": (batch.labels >= 0).sum(1)}
-        for low, high in self.places:
-            counts[f"loss/{name_of(low, high)}"] = losses[:, low : high + 1].sum(1)
-            counts[f"scored/{name_of(low, high)}"] = (batch.labels[:, low : high + 1] >= 0).sum(1)
-        return counts | {"nats": losses.sum(1)}
+    def score_examples(self, outputs: "Tensor", batch: Batch) -> "dict[str, Tensor]":
+        import torch
 
-    def metrics(self, totals: Mapping[str, float]) -> dict[str, float]:
+        losses, counts = outputs.double(), {"scored": (batch.labels >= 0).sum(1)}
+        for low, high in self.position_buckets:
+            counts[f"loss/{position_bucket_name(low, high)}"] = losses[:, low : high + 1].sum(1)
+            counts[f"scored/{position_bucket_name(low, high)}"] = (batch.labels[:, low : high + 1] >= 0).sum(1)
+        num_bytes = [self.corpus.count_text_bytes(row) for row in batch.labels.cpu().numpy()]
+        return counts | {"nats": losses.sum(1), "bytes": torch.tensor(num_bytes, device=losses.device)}
+
+    def compute_metrics(self, totals: Mapping[str, float]) -> dict[str, float]:
         loss = totals["nats"] / totals["scored"]
-        found = {"perplexity": math.exp(min(loss, 700)), "bits_per_byte": loss / math.log(2) * self.tokens_per_byte}
-        for low, high in self.places:
-            name = name_of(low, high)
-            found[f"loss/{name}"] = totals[f"loss/{name}"] / totals[f"scored/{name}"]
-        return found
-
-    @cached_property
-    def tokens_per_byte(self) -> float:
-        """Of the held-out documents."""
-        corpus = self.corpus
-        return (corpus.tokens("valid") + corpus.tokens("test")) / (corpus.bytes("valid") + corpus.bytes("test"))
+        bits_per_byte = totals["nats"] / math.log(2) / max(totals["bytes"], 1)  # of the rows scored
+        metrics = {"perplexity": math.exp(min(loss, 700)), "bits_per_byte": bits_per_byte}
+        for low, high in self.position_buckets:
+            name = position_bucket_name(low, high)
+            metrics[f"loss/{name}"] = totals[f"loss/{name}"] / totals[f"scored/{name}"]
+        return metrics
 
     @property
-    def places(self) -> list[tuple[int, int]]:
-        """The first and the last place of each bucket of a window: 0-63, 64-127, 128-255, ..."""
-        edges = [0]
-        while (step := max(edges[-1] * 2, FIRST)) < self.length:
-            edges.append(step)
-        return list(zip(edges, [edge - 1 for edge in edges[1:]] + [self.length - 1], strict=True))
+    def position_buckets(self) -> list[tuple[int, int]]:
+        """First and last position of each bucket of a window: 0-63, 64-127, 128-255, ..."""
+        starts = [0]
+        while (start := max(starts[-1] * 2, FIRST_BUCKET_SIZE)) < self.length:
+            starts.append(start)
+        return list(zip(starts, [start - 1 for start in starts[1:]] + [self.length - 1], strict=True))
 
     @property
-    def measures(self) -> list[str]:
-        return ["perplexity", "bits_per_byte", *(f"loss/{name_of(*place)}" for place in self.places)]
+    def metric_names(self) -> list[str]:
+        return [
+            "perplexity",
+            "bits_per_byte",
+            *(f"loss/{position_bucket_name(*bucket)}" for bucket in self.position_buckets),
+        ]
 
-    def decode(self, batch: Batch, row: int) -> str:
+    def format_example(self, batch: Batch, row: int) -> str:
         return self.corpus.decode(batch.tokens[row].numpy())
 
 
-def opened(folder: str) -> Corpus:
+def open_task_corpus(folder: str) -> Corpus:
     try:
         return open_corpus(folder)
     except StoreError as error:
-        raise ConfigError(f"data: {error}") from error
+        raise ConfigError.at("data", "data_cannot_be_read", str(error)) from error
 
 
-def name_of(low: int, high: int) -> str:
-    return f"place_{low}_{high}"
+def position_bucket_name(low: int, high: int) -> str:
+    return f"position_{low}_{high}"

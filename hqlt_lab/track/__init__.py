@@ -1,23 +1,17 @@
-"""MLflow as a mirror of what the cells' folders hold: runs, curves, artifacts, provenance.
+"""Copying studies to MLflow: runs, metrics, artifacts and provenance, read from the run folders.
 
-Training never talks to MLflow.  A worker writes every point into its cell's folder; a courier, a thread of the process
-that coordinates, looks at the folders now and then and sends what MLflow lacks.  So a tracker that is down, locked or
-gone loses nothing and catches up, and a crash anywhere repeats nothing.
+Training never calls MLflow.  A worker writes every metric into its cell's folder; a thread of the coordinating process
+reads the folders every few seconds and sends what MLflow does not have yet.  So nothing is lost if the tracking store
+is down, locked or deleted: it is brought up to date later, and a crash at any point causes no duplicates.
 
-spool         the points of a run's curves, in its folder
-card          what is to be mirrored: a study, a cell
-provenance    which code, libraries and machine made a result
-forms         which scan and which attention a composition takes
-machine       git, versions, processors: what provenance is made of
-courier       the thread, and the same without one
-mirror        the calls to MLflow for a cell
-home          those for the study: its experiment and parent run
-folder        what a cell's folder tells besides its curves
-words         tags and parameters, in the form MLflow takes
-sent          what MLflow has of a folder, noted in the folder
-store         a tracking store, and opening it
-knock         noticing in time that it is away
-view          the saved view of a study in the browser
-server        the MLflow server behind `hqlt ui`
-doors         who may reach it
+study_description   what is sent of a study and a cell, besides the content of their folders
+run_folder_reader   metrics, times, tags and artifacts from a cell's folder
+tags                tags and parameters in the form that MLflow accepts
+mlflow_writer       the calls to MLflow for a study and its cells
+mlflow_sync         the thread that sends a study while it runs, and functions that send once
+tracking_store      a tracking store and its client
+store_health        fail fast if a tracking store is unavailable
+provenance          code hashes, git state, library versions and machine
+saved_view          the saved view of a study in the MLflow UI
+ui/                 the MLflow server behind `hqlt ui`, and its network settings
 """

@@ -1,22 +1,22 @@
-"""Checkpoints: saved whole or not at all, and the one before is kept until the run has ended.
+"""Checkpoints: written atomically, checksummed, and loaded without executing code.
 
-    last.ckpt       where to go on
-    previous.ckpt   the same, one saving earlier, should the last one be damaged
-    best.ckpt       the weights that did best on the validation set
+    last.ckpt       the state to resume from
+    previous.ckpt   the checkpoint before it, in case the last one is corrupt; kept until the run ends
+    best.ckpt       the weights with the best validation metric
 
-All are loadable with weights_only=True and hold the cell: state_dict has the weights as model.*.  They are read in no
-other way: a checkpoint that asks for anything but tensors and plain values is not run, and counts as damaged.  To an
-archive's own sums comes one of all its bytes, as its comment: a flipped bit in the table of contents can make torch
-read noise.
+A checkpoint has the cell, and under state_dict the weights as model.*.  Checkpoints are only loaded with
+weights_only=True: one that contains anything but tensors and plain values is not unpickled and counts as corrupt.
+The zip comment holds a checksum of the whole file, because the archive's own checksums do not cover its directory: a
+flipped bit there can make torch read wrong data.
 """
 
 import errno
 import io
 import json
+import logging
 import os
 import pickle
 import struct
-import sys
 import zipfile
 import zlib
 from contextlib import suppress
@@ -29,174 +29,188 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.plugins import TorchCheckpointIO
 
 from hqlt_lab.experiment.cell import Cell
-from hqlt_lab.files import begin, put
-from hqlt_lab.train.claim import same_cell
-from hqlt_lab.train.progress import Progress
+from hqlt_lab.files import commit_temp, decode_json, write_temp
+from hqlt_lab.rundir.cell_file import ensure_same_cell, result_relevant_settings
+from hqlt_lab.train.run_progress import Progress
 
-LAST, PREVIOUS, BEST = "last.ckpt", "previous.ckpt", "best.ckpt"
-PIECE = 2**24  # bytes that are read at once
-DAMAGED = (
+logger = logging.getLogger(__name__)
+
+LAST_CHECKPOINT, PREVIOUS_CHECKPOINT, BEST_CHECKPOINT = "last.ckpt", "previous.ckpt", "best.ckpt"
+CHECKSUM_CHUNK_BYTES = 2**24
+CORRUPTION_ERRORS = (
     RuntimeError, OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, pickle.UnpicklingError,
     zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
 
 
-class InPlace(TorchCheckpointIO):
-    """Writes where it is told to; Lightning's own first fills the disk of temporary files, which may be a small one."""
+class DirectCheckpointIO(TorchCheckpointIO):
+    """Writes directly to the target path; Lightning's own writes to the temporary directory, which may be small."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
-        save(checkpoint, Path(path))
+        write_checkpoint(checkpoint, Path(path))
 
 
-def save(checkpoint: dict[str, Any], written: Path) -> None:
-    """Write it whole, or leave nothing."""
+def write_checkpoint(checkpoint: dict[str, Any], path: Path) -> None:
+    """Write a checkpoint with its checksum.  If the disk is full, no partial file is left."""
     content = io.BytesIO()
     torch.save(checkpoint, content)
-    mark = b"%08x" % zlib.crc32(content.getbuffer()[:-2])
-    content.seek(-2, os.SEEK_END)  # the last two bytes say how long the comment is
-    content.write(struct.pack("<H", len(mark)) + mark)
-    begin(written, content.getbuffer())
+    checksum = b"%08x" % zlib.crc32(content.getbuffer()[:-2])
+    content.seek(-2, os.SEEK_END)  # the last two bytes are the length of the zip comment
+    content.write(struct.pack("<H", len(checksum)) + checksum)
+    write_temp(path, content.getbuffer())
 
 
-class Start(NamedTuple):
-    """Where a run begins."""
+class ResumePoint(NamedTuple):
+    """Where training starts: at a checkpoint, or at step 0 without one."""
 
     checkpoint: Path | None
     step: int
     progress: Progress
 
 
-def save_last(trainer: Trainer, folder: Path) -> None:
-    """Save where to go on; every process must ask."""
-    written = folder / f"{LAST}.writing"
-    trainer.save_checkpoint(written)
+def save_last_checkpoint(trainer: Trainer, folder: Path) -> None:
+    """Save the state of a Lightning trainer as last.ckpt.  Collective: every process must call it."""
+    temp_path = folder / f"{LAST_CHECKPOINT}.writing"
+    trainer.save_checkpoint(temp_path)
     if trainer.is_global_zero:
-        become_last(written, folder)
+        promote_to_last(temp_path, folder)
 
 
-def put_last(checkpoint: dict[str, Any], folder: Path) -> None:
-    """The same for a run without Lightning's trainer."""
-    written = folder / f"{LAST}.writing"
-    save(checkpoint, written)
-    become_last(written, folder)
+def write_last_checkpoint(checkpoint: dict[str, Any], folder: Path) -> None:
+    """Write a checkpoint as last.ckpt, for a run without a Lightning trainer."""
+    temp_path = folder / f"{LAST_CHECKPOINT}.writing"
+    write_checkpoint(checkpoint, temp_path)
+    promote_to_last(temp_path, folder)
 
 
-def become_last(written: Path, folder: Path) -> None:
-    """Where to go on is there; what was, is the one before."""
-    if (folder / LAST).exists():
-        os.replace(folder / LAST, folder / PREVIOUS)
-    put(written, folder / LAST)
+def promote_to_last(temp_path: Path, folder: Path) -> None:
+    """Rename last.ckpt to previous.ckpt, and the completely written temporary file to last.ckpt."""
+    if (folder / LAST_CHECKPOINT).exists():
+        os.replace(folder / LAST_CHECKPOINT, folder / PREVIOUS_CHECKPOINT)
+    commit_temp(temp_path, folder / LAST_CHECKPOINT)
 
 
-def save_best(trainer: Trainer, folder: Path) -> None:
-    """Save the weights alone; every process must ask."""
-    written = folder / f"{BEST}.writing"
-    trainer.save_checkpoint(written, weights_only=True)
+def save_best_weights(trainer: Trainer, folder: Path) -> None:
+    """Save the weights of a Lightning trainer as best.ckpt.  Collective: every process must call it."""
+    temp_path = folder / f"{BEST_CHECKPOINT}.writing"
+    trainer.save_checkpoint(temp_path, weights_only=True)
     if trainer.is_global_zero:
-        put(written, folder / BEST)
+        commit_temp(temp_path, folder / BEST_CHECKPOINT)
 
 
-def put_best(checkpoint: dict[str, Any], folder: Path) -> None:
-    """The same for a run without Lightning's trainer."""
-    written = folder / f"{BEST}.writing"
-    save(checkpoint, written)
-    put(written, folder / BEST)
+def write_best_weights(checkpoint: dict[str, Any], folder: Path) -> None:
+    """Write a checkpoint as best.ckpt, for a run without a Lightning trainer."""
+    temp_path = folder / f"{BEST_CHECKPOINT}.writing"
+    write_checkpoint(checkpoint, temp_path)
+    commit_temp(temp_path, folder / BEST_CHECKPOINT)
 
 
-def sign(checkpoint: dict[str, Any], cell: Cell, progress: Progress) -> None:
-    """Write into a checkpoint whose it is and how far the run has come."""
-    checkpoint |= {"cell": json.dumps(cell.as_dict()), "progress": asdict(progress)}
+def attach_metadata(checkpoint: dict[str, Any], cell: Cell, progress: Progress) -> None:
+    """Add the cell and the progress of the run to a checkpoint."""
+    checkpoint |= {"cell": json.dumps(cell.to_dict()), "progress": asdict(progress)}
 
 
-def recount(checkpoint: dict[str, Any], pieces: int) -> None:
-    """Let Lightning count in the pieces of today, so that a run may go on with others than it was saved with."""
-    done = checkpoint["global_step"] * pieces
+def decode_cell(cell_json: str) -> dict[str, Any]:
+    """Return the settings of the cell of a checkpoint.  Raise ValueError if they are damaged."""
+    return decode_json(cell_json, dict, allow_nan=True)
+
+
+def rescale_progress(checkpoint: dict[str, Any], accumulate: int) -> None:
+    """Convert Lightning's batch counters to the current `accumulate`, which may have changed since saving."""
+    done = checkpoint["global_step"] * accumulate
     progress = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]
     for counts in (progress["total"], progress["current"]):
-        # saved at the end of a piece, which Lightning counts as complete only afterwards
+        # saved at the end of a micro-batch, before Lightning counts it as completed
         counts |= {"ready": done, "started": done, "processed": done, "completed": done - 1}
 
 
-def start_from(folder: Path, cell: Cell) -> Start:
-    """The newest checkpoint that can be read, or the very beginning; what is damaged is told."""
+def find_resume_point(folder: Path, cell: Cell) -> ResumePoint:
+    """Return the newest readable checkpoint, or step 0.  Corrupt ones are renamed and mentioned in the notes."""
     notes: list[str] = []
-    for name in (LAST, PREVIOUS):
-        if (stored := tried(folder / name, notes)) and has_best(folder, cell, stored, notes):
-            same_cell(folder, json.loads(stored["cell"]), json.loads(json.dumps(cell.as_dict())))
-            step, progress = stored["global_step"], Progress(**stored["progress"])
-            progress.notes += told(notes, f"The run goes on from {name}, which is of step {step}.")
-            return Start(folder / name, step, progress)
-    for name in (LAST, PREVIOUS) if notes else ():  # one that can be read lacks its best weights, which will be others
-        set_aside(folder / name)
-    return Start(None, 0, Progress(notes=told(notes, "The run begins anew.")))
+    for name in (LAST_CHECKPOINT, PREVIOUS_CHECKPOINT):
+        checkpoint = try_read_checkpoint(folder / name, notes)
+        if checkpoint and has_best_weights(folder, cell, checkpoint, notes):
+            ensure_same_cell(folder, decode_cell(checkpoint["cell"]), decode_cell(json.dumps(cell.to_dict())))
+            step, progress = checkpoint["global_step"], Progress(**checkpoint["progress"])
+            progress.notes += log_notes(notes, f"The run resumes from {name}, step {step}.")
+            return ResumePoint(folder / name, step, progress)
+    # a readable checkpoint whose best weights are corrupt must go too: the new run will find other best weights
+    for name in (LAST_CHECKPOINT, PREVIOUS_CHECKPOINT) if notes else ():
+        rename_corrupt_file(folder / name)
+    return ResumePoint(None, 0, Progress(notes=log_notes(notes, "The run starts from the beginning.")))
 
 
-def has_best(folder: Path, cell: Cell, stored: dict[str, Any], notes: list[str]) -> bool:
-    """Whether the best weights so far are there, if they will be asked for: only a run from the start finds them."""
-    if cell.train.report != "best_valid" or not stored["progress"]["best"] or tried(folder / BEST, notes):
+def has_best_weights(folder: Path, cell: Cell, checkpoint: dict[str, Any], notes: list[str]) -> bool:
+    """Return whether best.ckpt is readable or not needed.  Without it, a run that reports the best must start again."""
+    if (
+        cell.train.report != "best_valid"
+        or not checkpoint["progress"]["best"]
+        or try_read_checkpoint(folder / BEST_CHECKPOINT, notes)
+    ):
         return True
-    notes.append("The best weights so far are not there.")
+    notes.append("The best weights so far are missing.")
     return False
 
 
-def tried(path: Path, notes: list[str]) -> dict[str, Any] | None:
-    """What a checkpoint holds; None if it is not there, or damaged, which is noted."""
+def try_read_checkpoint(path: Path, notes: list[str]) -> dict[str, Any] | None:
+    """Return the content of a checkpoint, or None if it is missing or corrupt.  A corrupt one is renamed and noted."""
     if not path.exists():
         return None
     try:
-        stored = read(path)
-        Progress(**stored["progress"])
-    except DAMAGED as error:
-        if passing(error):
+        checkpoint = read_checkpoint(path)
+        Progress(**checkpoint["progress"])
+        result_relevant_settings(decode_cell(checkpoint["cell"]))
+    except CORRUPTION_ERRORS as error:
+        if is_transient_error(error):
             raise
-        notes.append(f"{path.name} could not be read ({why(error)}) and was set aside.")
-        set_aside(path)
+        notes.append(f"{path.name} could not be read ({corruption_reason(error)}) and was set aside.")
+        rename_corrupt_file(path)
         return None
-    return stored
+    return checkpoint
 
 
-def passing(error: BaseException) -> bool:
-    """Whether it is the machine's trouble of the moment: a disk or a memory that fails, not a file."""
-    if isinstance(error, OSError):  # a file that is too short is asked for a place before its beginning
+def is_transient_error(error: BaseException) -> bool:
+    """Return whether the machine is the cause (a failing disk, too little memory) and not the file."""
+    if isinstance(error, OSError):  # in a file that is too short, seeking to a negative offset gives EINVAL
         return error.errno not in (None, errno.EINVAL, errno.ENOENT)
     return isinstance(error, RuntimeError) and "allocate memory" in str(error)
 
 
-def told(notes: list[str], then: str) -> list[str]:
-    """What was damaged and what follows, also for the run's log."""
-    notes = [*notes, then] if notes else []
+def log_notes(notes: list[str], consequence: str) -> list[str]:
+    """Log the notes and their consequence, and return them; without notes, return none."""
+    notes = [*notes, consequence] if notes else []
     for note in notes:
-        print(note, file=sys.stderr, flush=True)
+        logger.warning(note)
     return notes
 
 
-def read(path: Path) -> dict[str, Any]:
-    """A checkpoint whose every byte is as it was written, which torch.load alone does not look at."""
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """Load a checkpoint after verifying its checksum, which torch.load does not do."""
     with zipfile.ZipFile(path) as archive:
-        if packed := [one.filename for one in archive.infolist() if one.compress_type != zipfile.ZIP_STORED]:
-            raise zipfile.BadZipFile(f"{packed[0]} is compressed")  # torch never does: a few bytes may be terabytes
-        mark, damaged = archive.comment, None if archive.comment else archive.testzip()
-    if damaged or (mark and mark != mark_of(path, path.stat().st_size - 2 - len(mark))):
+        if compressed := [info.filename for info in archive.infolist() if info.compress_type != zipfile.ZIP_STORED]:
+            raise zipfile.BadZipFile(f"{compressed[0]} is compressed")  # torch never compresses: this may be a zip bomb
+        checksum, corrupt_entry = archive.comment, None if archive.comment else archive.testzip()
+    if corrupt_entry or (checksum and checksum != compute_checksum(path, path.stat().st_size - 2 - len(checksum))):
         raise zipfile.BadZipFile(str(path))
     return torch.load(path, map_location="cpu", weights_only=True)
 
 
-def mark_of(path: Path, size: int) -> bytes:
-    """The sum of so many bytes."""
-    made = 0
+def compute_checksum(path: Path, size: int) -> bytes:
+    """Return the CRC-32 of the first `size` bytes of a file, in hexadecimal."""
+    checksum = 0
     with path.open("rb") as file:
-        while piece := file.read(min(PIECE, size)):
-            made, size = zlib.crc32(piece, made), size - len(piece)
-    return b"%08x" % made
+        while chunk := file.read(min(CHECKSUM_CHUNK_BYTES, size)):
+            checksum, size = zlib.crc32(chunk, checksum), size - len(chunk)
+    return b"%08x" % checksum
 
 
-def why(error: BaseException) -> str:
-    """What is wrong with a checkpoint, in a word; who tampered with one is told that nothing of it was run."""
+def corruption_reason(error: BaseException) -> str:
+    """Return a short reason why a checkpoint is unreadable; for a pickle with code, that nothing of it was run."""
     name = type(error).__name__
-    return f"{name}: it holds more than weights, none of which was run" if name == "UnpicklingError" else name
+    return f"{name}: contains more than weights; no code in it was run" if name == "UnpicklingError" else name
 
 
-def set_aside(path: Path) -> None:
-    """Keep a damaged checkpoint from replacing a good one."""
-    with suppress(FileNotFoundError):  # another process was faster
+def rename_corrupt_file(path: Path) -> None:
+    """Rename a corrupt checkpoint to *.damaged, so that it never becomes previous.ckpt."""
+    with suppress(FileNotFoundError):  # another process has renamed it already
         os.replace(path, path.with_suffix(".damaged"))

@@ -1,137 +1,163 @@
-"""One run, from a cell to its outcome.
+"""Train and test one cell.
 
-    outcome = fit(cell, folder, record)
+    outcome = fit(cell, folder, on_metrics)
 
-Called again with the same folder, it goes on from the last checkpoint, or returns what was found.
+Called again with the same folder, it resumes from the last checkpoint, or returns the outcome of a finished run.
 """
 
 from contextlib import nullcontext
 from pathlib import Path
+from typing import cast
 
 from lightning.pytorch import Trainer
 
+from hqlt_lab.agent.replay_buffer import REPLAY_FILE
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.model.config import model_config
-from hqlt_lab.model.initialise import initialise
+from hqlt_lab.model.initialize import initialize_parameters
 from hqlt_lab.model.sequence_model import SequenceModel
-from hqlt_lab.model.sizes import sizes
+from hqlt_lab.process_settings import disable_malloc_trim
 from hqlt_lab.registry import build
+from hqlt_lab.rundir.cell_file import training_lock, write_cell
+from hqlt_lab.rundir.outcome import Outcome, OutcomeStatus, read_outcome
 from hqlt_lab.tasks._base import Task
-from hqlt_lab.train.apart import fit_apart
-from hqlt_lab.train.batches import check_shares
-from hqlt_lab.train.canary_file import read_canary
-from hqlt_lab.train.checkpoints import BEST, read, start_from
-from hqlt_lab.train.claim import claim, held
-from hqlt_lab.train.guard import Diverged, keep_batch
-from hqlt_lab.train.heap import keep_freed_memory
-from hqlt_lab.train.in_a_world import live_out
-from hqlt_lab.train.learner import Learner
-from hqlt_lab.train.outcome import Outcome, Status, read_outcome
-from hqlt_lab.train.progress import Metrics, Record
-from hqlt_lab.train.sharding import load_weights, put_together, whole
-from hqlt_lab.train.started import first
-from hqlt_lab.train.tidy import tidy
-from hqlt_lab.train.trainer import quiet, trainer_for
-from hqlt_lab.train.watch import Watch, measure
+from hqlt_lab.train.build_outcome import add_prefix, build_outcome, select_reported_weights
+from hqlt_lab.train.checkpoints import (
+    BEST_CHECKPOINT,
+    LAST_CHECKPOINT,
+    PREVIOUS_CHECKPOINT,
+    find_resume_point,
+)
+from hqlt_lab.train.distributed.env import is_rank_zero
+from hqlt_lab.train.distributed.fsdp import full_state, load_full_weights
+from hqlt_lab.train.distributed.launch import fit_in_subprocess
+from hqlt_lab.train.gradient_guard import DivergenceError, write_failing_step
+from hqlt_lab.train.lightning_module import TrainingModule
+from hqlt_lab.train.micro_batches import check_batch_division
+from hqlt_lab.train.rl.fit_agent import fit_agent
+from hqlt_lab.train.run_progress import Metrics, MetricsCallback
+from hqlt_lab.train.trainer import build_trainer, silence_lightning
+from hqlt_lab.train.training_callback import RunCallback, score_module
 
 
-def ignore(step: int, metrics: Metrics) -> None:
-    """A record that keeps nothing."""
+def remove_checkpoints(folder: Path, keep: str) -> None:
+    """Remove the checkpoints of a finished run that `train.keep` does not name, and the replay buffer.
+
+    If the checkpoint to keep does not exist, the others stay.  Idempotent.
+    """
+    kept_file = f"{keep}.ckpt"
+    if keep == "none" or (folder / kept_file).exists():
+        for name in {LAST_CHECKPOINT, PREVIOUS_CHECKPOINT, BEST_CHECKPOINT} - {kept_file}:
+            (folder / name).unlink(missing_ok=True)
+    (folder / REPLAY_FILE).unlink(missing_ok=True)
 
 
-def fit(cell: Cell, folder: Path, record: Record = ignore) -> Outcome:
-    """Train and test a cell; `record` gets (step, metrics) as they come."""
-    outcome = (fit_apart if several(cell) else fit_here)(cell, folder, record)
-    tidy(folder, cell.train.keep)  # also after one that was killed before it could
+def discard_metrics(step: int, metrics: Metrics) -> None:
+    """Do nothing with the metrics; default of `on_metrics` in `fit`."""
+
+
+def fit(cell: Cell, folder: Path, on_metrics: MetricsCallback = discard_metrics) -> Outcome:
+    """Train and test a cell, and return its outcome.  `on_metrics` is called with (step, metrics) during the run."""
+    outcome = (fit_in_subprocess if is_multi_device(cell) else fit_in_process)(cell, folder, on_metrics)
+    # needed for a finished run too: an earlier attempt may have been killed before this line
+    remove_checkpoints(folder, cell.train.keep)
     return outcome
 
 
-def several(cell: Cell) -> bool:
-    """Whether it takes more than one device, and so more than one process."""
+def is_multi_device(cell: Cell) -> bool:
+    """Return whether the cell needs more than one device, and so more than one process."""
     return cell.trainer.devices * cell.trainer.nodes > 1
 
 
-def fit_here(cell: Cell, folder: Path, record: Record = ignore) -> Outcome:
-    """The same in this process, which for several devices has to be one of their own (`train.cell`)."""
-    claim(folder, cell)
-    with held(folder) if first() or not several(cell) else nullcontext():
-        return read_outcome(folder) or train(cell, folder, record)
+def fit_in_process(cell: Cell, folder: Path, on_metrics: MetricsCallback = discard_metrics) -> Outcome:
+    """Train and test a cell in this process.
+
+    For a cell with several devices, `train.distributed.main` must call this in one process per device.
+    """
+    write_cell(folder, cell)
+    with training_lock(folder) if is_rank_zero() or not is_multi_device(cell) else nullcontext():
+        return read_outcome(folder) or train_and_test(cell, folder, on_metrics)
 
 
-@quiet()
-def train(cell: Cell, folder: Path, record: Record) -> Outcome:
-    """Go on from where the folder is."""
-    keep_freed_memory()
+@silence_lightning()
+def train_and_test(cell: Cell, folder: Path, on_metrics: MetricsCallback) -> Outcome:
+    """Train from the state of the folder, test, and write the outcome."""
+    disable_malloc_trim()
     task = build("task", cell.task)
     task.check_ready()
-    if task.is_world:
-        return live_out(cell, task, folder, record)
-    check_shares(cell, task)
-    start = start_from(folder, cell)
-    learner = Learner(build_model(cell, task), task, cell, start.progress)
-    watch = Watch(cell, folder, start.progress, record)
-    with learner.interruption:
-        trainer = trainer_for(cell, start.step if start.progress.finished else cell.train.steps, folder, watch)
+    if task.is_environment:
+        return fit_agent(cell, task, folder, on_metrics)
+    check_batch_division(cell, task)
+    start = find_resume_point(folder, cell)
+    module = TrainingModule(build_model(cell, task), task, cell, start.progress)
+    callback = RunCallback(cell, folder, start.progress, on_metrics)
+    with module.stop_handler:
+        trainer = build_trainer(cell, start.step if start.progress.finished else cell.train.steps, folder, callback)
         try:
-            trainer.fit(learner, ckpt_path=start.checkpoint, weights_only=True)
-            outcome = tested(trainer, learner, watch)
-        except Diverged as end:
-            outcome = diverged(trainer, learner, watch, end)
+            trainer.fit(module, ckpt_path=start.checkpoint, weights_only=True)
+            outcome = finish_run(trainer, module, callback)
+        except DivergenceError as error:
+            outcome = finish_diverged_run(trainer, module, callback, error)
     if trainer.is_global_zero:
         outcome.write(folder)
     return outcome
 
 
 def build_model(cell: Cell, task: Task) -> SequenceModel:
-    """The model at its beginning."""
+    """Build the model of a cell with its initial weights and settings."""
     model = SequenceModel(model_config({**cell.model, "vocabulary": task.vocabulary}))
-    initialise(model, model.config, cell.seed)
-    model.use(cell.ops).recompute(cell.train.recompute)
+    initialize_parameters(model, model.config, cell.seed)
+    model.set_backends(cell.ops).set_recompute(cell.train.recompute)
     if cell.train.compile:
         model.compile()
     return model
 
 
-def tested(trainer: Trainer, learner: Learner, watch: Watch) -> Outcome:
-    """The end of a run that went well."""
-    chosen = learner.progress.last
-    if learner.cell.train.report == "best_valid":
-        load_weights(learner, read(watch.folder / BEST)["state_dict"])
-        chosen = learner.progress.best
-    learner.to(trainer.strategy.root_device)  # Lightning has moved it away
-    score = measure(trainer, learner, "test")
-    found, errors = ({f"test/{name}": value for name, value in told.items()} for told in (score.metrics, score.errors))
-    watch.tell(trainer, trainer.global_step, found)
-    return outcome_of(learner, watch, "done", trainer.global_step, chosen | found, errors)
+def finish_run(trainer: Trainer, module: TrainingModule, callback: RunCallback) -> Outcome:
+    """Test the last or best weights, as `train.report` says, and return the outcome."""
+    valid_metrics = select_reported_weights(
+        module.cell, callback.folder, module.progress, lambda weights: load_full_weights(module, weights)
+    )
+    module.to(trainer.strategy.root_device)  # Lightning moves it to the CPU after training
+    score = score_module(trainer, module, "test")
+    metrics = add_prefix("test", score.metrics)
+    callback.record_metrics(trainer, trainer.global_step, metrics)
+    errors = add_prefix("test", score.errors)
+    return build_run_outcome(module, callback, "done", trainer.global_step, valid_metrics | metrics, errors)
 
 
-def diverged(trainer: Trainer, learner: Learner, watch: Watch, end: Diverged) -> Outcome:
-    """The end of a run that did not."""
-    weights = whole(learner.model.state_dict())
-    if trainer.is_global_zero:
-        keep_batch(watch.folder, learner.cell, learner.task, end.step, weights)
-    learner.progress.notes.append(str(end))
-    return outcome_of(learner, watch, "diverged", end.step, learner.progress.last)
-
-
-def outcome_of(
-    learner: Learner, watch: Watch, status: Status, step: int, metrics: Metrics, errors: Metrics | None = None
+def finish_diverged_run(
+    trainer: Trainer, module: TrainingModule, callback: RunCallback, error: DivergenceError
 ) -> Outcome:
-    """What came of it, with time and size."""
-    watch.clock.lap(learning=False)
-    progress, tokens = learner.progress, step * learner.cell.train.batch_size * learner.task.tokens_in("train")
-    with put_together(learner.model):
-        size = sizes(learner.eval().model, learner.task.tokens_in("train"))  # type: ignore[arg-type]
-    return Outcome(
-        status=status,
+    """Save the failing batch with the weights, and return the outcome of a diverged run."""
+    weights = full_state(module.model.state_dict())
+    if trainer.is_global_zero:
+        seed, rows = module.cell.seed, module.cell.train.batch_size
+        batch = module.task.get_examples("train", seed, error.step * rows, rows)
+        write_failing_step(callback.folder, {"step": error.step, "seed": seed, **batch._asdict()}, weights)
+    module.progress.notes.append(str(error))
+    return build_run_outcome(module, callback, "diverged", error.step, module.progress.last)
+
+
+def build_run_outcome(
+    module: TrainingModule,
+    callback: RunCallback,
+    status: OutcomeStatus,
+    step: int,
+    metrics: Metrics,
+    errors: Metrics | None = None,
+) -> Outcome:
+    """Return the outcome of a run after its last lap."""
+    callback.clock.end_lap(learning=False)
+    return build_outcome(
+        module.cell,
+        callback.folder,
+        module.progress,
+        status,
+        model=cast(SequenceModel, module.model),
+        length=module.task.sequence_length("train"),
         step=step,
+        updates=step,
         metrics=metrics,
-        seconds=progress.seconds,
-        tokens_per_second=tokens / progress.learning if progress.learning else 0.0,
-        parameters=size.total.parameters,
-        state_bytes=size.total.state,
-        flops_per_token=size.total.training / size.length,
-        errors=errors or {},
-        repeatable=canary.repeatable if (canary := read_canary(watch.folder)) else None,
-        message=" ".join(progress.notes),
+        errors=errors,
     )

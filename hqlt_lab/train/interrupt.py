@@ -1,8 +1,9 @@
-"""The run is asked to stop: it ends its step, saves, and says how to go on.
+"""Stop a run on SIGTERM or Ctrl-C: finish the step, save a checkpoint, then raise RunInterrupted.
 
-SIGTERM and Ctrl-C are only noted while a step is under way, because weights may then be half updated; all processes
-hear of it in their next exchange and stop after the same step.  Asked twice, or outside of training, it stops at once.
-What comes within two seconds is one request: SLURM tells every process, and whoever started this one tells it again.
+During a step a signal only sets a flag, because weights may be partly updated.  The processes of a run exchange the
+flag in every step, so that all stop after the same one.  A second signal, or a signal outside of training, stops the
+run immediately.  Signals within DEBOUNCE_SECONDS count as one: SLURM signals every process, and the parent process
+signals its children again.
 """
 
 import signal
@@ -15,58 +16,69 @@ from typing import Any
 
 from hqlt_lab.errors import TrainingError
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
-ONE_REQUEST = 2.0  # seconds
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+DEBOUNCE_SECONDS = 2.0
 
 
-class Interrupted(TrainingError):
-    """The run was asked to stop; the same command goes on from its last checkpoint."""
+class RunInterrupted(TrainingError):
+    """The run was stopped by a signal; the same command resumes it from its last checkpoint."""
 
 
-class Interruption:
-    """Listens for signals between `with` and its end, where this is the main thread."""
+def stopped_after_saving(step: int) -> RunInterrupted:
+    """Return the error of a run that was stopped by a signal and has saved a checkpoint."""
+    return RunInterrupted(f"The run was stopped and saved at step {step}. Run the same command again to resume.")
+
+
+class StopSignalHandler:
+    """Context manager that handles stop signals; without effect outside of the main thread."""
 
     def __init__(self) -> None:
-        self.asked = False  # this process was asked
-        self.since = 0.0  # when
-        self.agreed = False  # all processes know, and stop after this step
-        self.learning = False
-        self.before: dict[signal.Signals, Any] = {}
+        self.stop_requested = False  # this process received a signal
+        self.requested_at = 0.0  # time.monotonic() of that signal
+        self.stop_agreed = False  # all processes know of the signal and stop after this step
+        self.is_training = False
+        self.previous_handlers: dict[signal.Signals, Any] = {}
 
-    def __enter__(self) -> "Interruption":
-        self.before = {number: signal.getsignal(number) for number in SIGNALS}
-        self.listen()
+    def __enter__(self) -> "StopSignalHandler":
+        self.previous_handlers = {signum: signal.getsignal(signum) for signum in STOP_SIGNALS}
+        self.install_handlers()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.learning = False
+        self.is_training = False
         if threading.current_thread() is threading.main_thread():
-            for number, handler in self.before.items():
-                signal.signal(number, handler)
+            for signum, handler in self.previous_handlers.items():
+                signal.signal(signum, handler)
 
-    def listen(self) -> None:
-        """Take the signals; Lightning's own handler would talk to other processes in the middle of their exchange."""
+    def install_handlers(self) -> None:
+        """Install the signal handlers of this class instead of Lightning's.
+
+        Lightning's own handlers would start a collective operation while other processes may be in a different one, a
+        deadlock.
+        """
         if threading.current_thread() is threading.main_thread():
-            for number in SIGNALS:
-                signal.signal(number, self.hear)
+            for signum in STOP_SIGNALS:
+                signal.signal(signum, self.handle_signal)
 
-    def hear(self, number: int, frame: FrameType | None) -> None:
-        """What happens on a signal."""
-        if self.asked and time.monotonic() - self.since < ONE_REQUEST:
+    def handle_signal(self, signum: int, frame: FrameType | None) -> None:
+        """Request a stop after the current step, or raise RunInterrupted at once."""
+        if self.stop_requested and time.monotonic() - self.requested_at < DEBOUNCE_SECONDS:
             return
-        if self.asked or not self.learning:
-            raise Interrupted("The run was stopped at once. Run the same command again to go on from its checkpoint.")
-        self.asked, self.since = True, time.monotonic()
+        if self.stop_requested or not self.is_training:
+            raise RunInterrupted(
+                "The run was stopped at once. Run the same command again to resume from its checkpoint."
+            )
+        self.stop_requested, self.requested_at = True, time.monotonic()
 
 
 @contextmanager
-def ignored(number: signal.Signals) -> Iterator[None]:
-    """Nobody hears this signal for a moment, nor any process that is started in it, where this is the main thread."""
+def ignore_signal(signum: signal.Signals) -> Iterator[None]:
+    """Ignore a signal within the context, also in child processes started in it; no effect outside the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(number, signal.SIG_IGN)
+    previous_handler = signal.signal(signum, signal.SIG_IGN)
     try:
         yield
     finally:
-        signal.signal(number, before)
+        signal.signal(signum, previous_handler)

@@ -1,16 +1,15 @@
-"""An agent that lives for a second, in a maze or a small room of apples and colours."""
+"""Agents and cells that train for about a second in a T maze or a small visual match."""
 
 from typing import Any
 
-from hqlt_lab.experiment.agent import AgentConfig
 from hqlt_lab.experiment.cell import Cell
-from hqlt_lab.experiment.settings import MeasureConfig, TrainConfig, TrainerConfig
+from hqlt_lab.experiment.run_settings import AgentConfig, MeasureConfig, TrainConfig, TrainerConfig
 from hqlt_lab.model.config import model_config
-from hqlt_lab.model.initialise import initialise
+from hqlt_lab.model.initialize import initialize_parameters
 from hqlt_lab.registry import build
 
 MAZE = {"name": "t_maze", "length": 3, "eval_size": 6}
-ROOM = {"name": "visual_match", "phases": [2, 5, 8], "apples": 4, "eval_size": 4}
+MATCH = {"name": "visual_match", "phases": [2, 5, 8], "apples": 4, "eval_size": 4}
 MODEL = {
     "width": 16,
     "heads": 2,
@@ -21,11 +20,11 @@ MODEL = {
     "timing": {"name": "synchronous", "window": 3},
     "positions": "none",
 }
-QUICK = {"steps": 60, "batch_size": 4, "valid_every": 30, "checkpoint_every": 20, "log_every": 1, "lr": 1e-3}
+TRAIN = {"steps": 60, "batch_size": 4, "valid_every": 30, "checkpoint_every": 20, "log_every": 1, "lr": 1e-3}
 AGENT = {"hidden": [16], "warmup_episodes": 3, "episodes_at_once": 2, "entropy": 0.02}
 
 
-def tiny(
+def make_cell(
     task: dict[str, Any] | None = None,
     model: dict[str, Any] | None = None,
     agent: dict[str, Any] | None = None,
@@ -33,11 +32,11 @@ def tiny(
     seed: int = 0,
     **train: Any,
 ) -> Cell:
-    """A short life, with these changes."""
+    """Return a cell of a short training run with these changes."""
     return Cell(
         task=task or MAZE,
         model=MODEL | (model or {}),
-        train=TrainConfig(**(QUICK | train)),
+        train=TrainConfig(**(TRAIN | train)),
         agent=AgentConfig(**(AGENT | (agent or {}))),
         trainer=TrainerConfig(**({"accelerator": "cpu"} | (trainer or {}))),
         measure=MeasureConfig(select="valid/success", report=["test/success"]),
@@ -45,11 +44,11 @@ def tiny(
     )
 
 
-def agent_of(task: dict[str, Any] = MAZE, settings: dict[str, Any] | None = None, **model: Any):
-    """A fresh agent and its world."""
+def make_agent(task: dict[str, Any] = MAZE, settings: dict[str, Any] | None = None, **model: Any):
+    """Return an untrained agent and its environment."""
     from hqlt_lab.agent.networks import Agent
 
-    world, config = build("task", task), model_config(MODEL | model)
-    agent = Agent(world, config, AgentConfig(**(AGENT | (settings or {}))))
-    initialise(agent, config, 0)
-    return agent, world
+    environment, config = build("task", task), model_config(MODEL | model)
+    agent = Agent(environment, config, AgentConfig(**(AGENT | (settings or {}))))
+    initialize_parameters(agent, config, 0)
+    return agent, environment

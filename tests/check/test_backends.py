@@ -1,4 +1,4 @@
-"""Every backend that runs here gives what the truth gives; and one that does not is caught."""
+"""Backends agree with the reference implementation, and one that does not is detected."""
 
 import json
 import subprocess
@@ -7,106 +7,114 @@ import sys
 import pytest
 import torch
 
-from hqlt_lab.check.backends import cells, compared, matrix
-from hqlt_lab.errors import ConfigError
-from hqlt_lab.ops import attention, linear
-from hqlt_lab.ops.attention import attend_in_blocks
-from hqlt_lab.ops.chunked import chunked
+from hqlt_lab.check.backend_comparison import compare_backend, compare_backends, compare_cell
+from hqlt_lab.ops import dispatch
+from hqlt_lab.ops.attention import scheduled_softmax
+from hqlt_lab.ops.attention.scheduled_softmax import attend_by_form
+from hqlt_lab.ops.scan.chunked import chunked_scan
 from hqlt_lab.registry import available
-from tests.cli.test_cli import hqlt
+from tests.cli.test_cli import run_hqlt
+from tests.issues import raises_issue
 
-LINEAR = ("delta", "delta_product", "gated_delta", "linear_attention", "retention")
+LINEAR_RULES = ("delta", "delta_product", "gated_delta", "linear_attention", "retention")
 
 
 @pytest.mark.parametrize("backend", ["torch", "blocks", "sdpa", "flex"])
-def test_what_runs_on_a_cpu_gives_the_truth(backend):
-    done = list(cells(backend, "cpu"))
-    assert len(done) == len(available("timing")) * (len(available("update_rule")) if backend == "torch" else 1)
-    passed = [cell for cell in done if cell.outcome == "passed"]
+def test_cpu_backend_agrees_with_the_reference(backend):
+    cells = list(compare_backend(backend, "cpu"))
+    assert len(cells) == len(available("timing")) * (len(available("update_rule")) if backend == "torch" else 1)
+    passed = [cell for cell in cells if cell.outcome == "passed"]
     assert all(cell.error < 1e-12 for cell in passed)
-    assert {cell.detail for cell in done if cell not in passed} <= {"the rule is not linear in its state"}
-    assert {cell.rule for cell in passed} == (set(LINEAR) if backend == "torch" else {""})
+    assert {cell.detail for cell in cells if cell not in passed} <= {"the rule is not linear in its state"}
+    assert {cell.rule for cell in passed} == (set(LINEAR_RULES) if backend == "torch" else {""})
     assert all((cell.detail == "without gradients") == (backend == "flex") for cell in passed)
 
 
-def test_what_needs_a_gpu_says_so():
-    assert {(cell.outcome, cell.detail) for cell in cells("flash_attn", "cpu")} == {("not here", "it needs a GPU")}
+def test_backend_that_needs_a_gpu_is_reported_as_unavailable():
+    assert {(cell.outcome, cell.detail) for cell in compare_backend("flash_attn", "cpu")} == {
+        ("unavailable", "it needs a GPU")
+    }
 
 
-def test_a_gradient_that_is_one_percent_off_is_caught(monkeypatch):
-    def wrong(q, k, v, *rest):
-        return chunked(q, k, v + 0.01 * (v - v.detach()), *rest)
+def test_gradient_that_is_one_percent_off_is_detected(monkeypatch):
+    def wrong_scan(q, k, v, *args):
+        return chunked_scan(q, k, v + 0.01 * (v - v.detach()), *args)
 
-    def wrong_too(q, k, v, *rest):
-        return attend_in_blocks(q, k + 0.01 * (k - k.detach()), v, *rest)
+    def wrong_attention(q, k, v, *args):
+        return attend_by_form(q, k + 0.01 * (k - k.detach()), v, *args)
 
-    monkeypatch.setattr(linear, "chunked", wrong)
-    monkeypatch.setattr(attention, "attend_in_blocks", wrong_too)
+    monkeypatch.setattr(dispatch, "chunked_scan", wrong_scan)
+    monkeypatch.setattr(scheduled_softmax, "attend_by_form", wrong_attention)
     for backend, rule in (("torch", "delta"), ("blocks", "")):
-        cell = compared(backend, torch.float64, rule, "delayed_stream", "cpu")
+        cell = compare_cell(backend, torch.float64, rule, "delayed_stream", "cpu")
         assert cell.outcome == "failed" and 1e-3 < cell.error < 1e-1 and cell.detail == "whole"
 
 
-def test_a_state_that_is_dropped_is_caught_where_a_text_goes_on(monkeypatch):
-    monkeypatch.setattr(linear, "chunked", lambda q, k, v, gates, state, course: chunked(q, k, v, gates, None, course))
-    cell = compared("torch", torch.float64, "delta", "synchronous", "cpu")
-    assert (cell.outcome, cell.detail) == ("failed", "going on")
+def test_dropped_state_is_detected_when_a_sequence_continues(monkeypatch):
+    def stateless_scan(q, k, v, gates, state, context):
+        return chunked_scan(q, k, v, gates, None, context)
+
+    monkeypatch.setattr(dispatch, "chunked_scan", stateless_scan)
+    cell = compare_cell("torch", torch.float64, "delta", "synchronous", "cpu")
+    assert (cell.outcome, cell.detail) == ("failed", "continued")
 
 
-def test_an_answer_that_is_no_number_is_caught(monkeypatch):
-    def wrong(*inputs):
-        answers, state = chunked(*inputs)
-        return answers * torch.nan, state
+def test_output_that_is_nan_is_detected(monkeypatch):
+    def wrong_scan(*inputs):
+        outputs, state = chunked_scan(*inputs)
+        return outputs * torch.nan, state
 
-    monkeypatch.setattr(linear, "chunked", wrong)
-    assert compared("torch", torch.float64, "retention", "synchronous", "cpu").outcome == "failed"
+    monkeypatch.setattr(dispatch, "chunked_scan", wrong_scan)
+    assert compare_cell("torch", torch.float64, "retention", "synchronous", "cpu").outcome == "failed"
 
 
-def test_a_gradient_that_is_no_number_is_caught(monkeypatch):
-    def wrong(q, *others):
+def test_gradient_that_is_nan_is_detected(monkeypatch):
+    def wrong_scan(q, *args):
         if q.requires_grad:
             q.register_hook(lambda gradient: gradient * torch.nan)
-        return chunked(q, *others)
+        return chunked_scan(q, *args)
 
-    monkeypatch.setattr(linear, "chunked", wrong)
-    assert compared("torch", torch.float64, "retention", "synchronous", "cpu").outcome == "failed"
-
-
-def test_the_command_prints_the_matrix():
-    printed = hqlt("check", "backends", "sdpa")
-    assert all(timing in printed for timing in available("timing")) and "softmax" in printed
-    assert {cell["outcome"] for cell in json.loads(hqlt("check", "backends", "blocks", "--json"))} == {"passed"}
+    monkeypatch.setattr(dispatch, "chunked_scan", wrong_scan)
+    assert compare_cell("torch", torch.float64, "retention", "synchronous", "cpu").outcome == "failed"
 
 
-def test_a_failure_ends_the_command_with_what_failed(tmp_path):
-    wrong = "import hqlt_lab.ops.linear as linear\nright = linear.chunked\n"
-    wrong += "linear.chunked = lambda *x: tuple(2 * y for y in right(*x))\n"
-    (tmp_path / "wrong.py").write_text(wrong)
-    told = hqlt("--with", str(tmp_path / "wrong.py"), "check", "backends", "torch", code=3)
-    assert "These do not give what the truth gives: torch float64 delta delayed_chunk" in told
+def test_command_prints_the_matrix():
+    output = run_hqlt("check", "backends", "sdpa")
+    assert all(timing in output for timing in available("timing")) and "softmax" in output
+    assert {cell["outcome"] for cell in json.loads(run_hqlt("check", "backends", "blocks", "--json"))} == {"passed"}
 
 
-def test_a_backend_that_is_not_there_is_named():
-    with pytest.raises(ConfigError, match="no backend 'flas'"):
-        next(matrix("flas"))
+def test_command_fails_and_names_the_cell_that_failed(tmp_path):
+    (tmp_path / "wrong.py").write_text(
+        "import hqlt_lab.ops.dispatch as dispatch\n"
+        "right = dispatch.chunked_scan\n"
+        "dispatch.chunked_scan = lambda *x: tuple(2 * y for y in right(*x))\n"
+    )
+    message = run_hqlt("--with", str(tmp_path / "wrong.py"), "check", "backends", "torch", code=3)
+    assert "These differ from the reference by more than the tolerance: torch float64 delta delayed_chunk" in message
+
+
+def test_unknown_backend_is_an_error_that_names_it():
+    with raises_issue("backend", "unknown_backend"):
+        next(compare_backends("flas"))
 
 
 @pytest.mark.slow
-def test_flas_kernels_give_the_truth_in_the_interpreter():
+def test_fla_kernels_agree_with_the_reference_in_the_interpreter():
     pytest.importorskip("fla")
-    done = list(matrix("fla", "cpu"))
-    assert not [cell for cell in done if cell.outcome == "failed"]
-    passed = {(cell.precision, cell.rule, cell.timing) for cell in done if cell.outcome == "passed"}
-    assert len(passed) == 2 * len(LINEAR) * len(available("timing"))
-    assert {cell.rule for cell in done if cell.outcome == "not here"} == {"bounded_delta"}
+    cells = list(compare_backends("fla", "cpu"))
+    assert not [cell for cell in cells if cell.outcome == "failed"]
+    passed = {(cell.precision, cell.rule, cell.timing) for cell in cells if cell.outcome == "passed"}
+    assert len(passed) == 2 * len(LINEAR_RULES) * len(available("timing"))
+    assert {cell.rule for cell in cells if cell.outcome == "unavailable"} == {"bounded_delta"}
 
 
-PLANTED = """
+WRONG_GRADIENT_SCRIPT = """
 import torch
-from hqlt_lab.check.backends import compared
-from hqlt_lab.check.interpreter import interpret
+from hqlt_lab.check.backend_comparison import compare_cell
+from hqlt_lab.check.triton_interpreter import enable_triton_interpreter
 
-interpret()
+enable_triton_interpreter()
 import fla.ops.simple_gla.chunk as chunk
 
 right = chunk.chunk_simple_gla_bwd
@@ -118,36 +126,37 @@ def wrong(*inputs, **options):
 
 
 chunk.chunk_simple_gla_bwd = wrong
-for rule in ("retention", "linear_attention", "fading"):
-    print(compared("fla", torch.float32, rule, "synchronous", "cpu").outcome)
+for rule in ("retention", "linear_attention", "content_decay"):
+    print(compare_cell("fla", torch.float32, rule, "synchronous", "cpu").outcome)
 """
-FADING = '''
+CONTENT_DECAY_RULE = '''
 from torch import nn
 
 from hqlt_lab.components.update_rules._base import LinearRule
-from hqlt_lab.ops.steps import Gates
+from hqlt_lab.ops.gates import Gates
 from hqlt_lab.registry import register
 
 
-@register("update_rule", "fading")
-class Fading(LinearRule):
-    """Fading: what is kept is chosen by the content."""
+@register("update_rule", "content_decay")
+class ContentDecay(LinearRule):
+    """Content decay: how much is kept depends on the token."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
-        self.to_fade = nn.Linear(width, heads, bias=False)
+        self.to_decay = nn.Linear(width, heads, bias=False)
 
     def gates(self, x):
-        return Gates(log_keep=-self.to_fade(x).mT.square())
+        return Gates(log_keep=-self.to_decay(x).mT.square())
 '''
 
 
 @pytest.mark.slow
-def test_a_wrong_gradient_inside_flas_backward_is_caught(tmp_path, monkeypatch):
+def test_wrong_gradient_inside_the_backward_of_fla_is_detected(tmp_path, monkeypatch):
     pytest.importorskip("fla")
-    (tmp_path / "fading.py").write_text(FADING)
-    (tmp_path / "pyproject.toml").write_text('[tool.hqlt_lab]\nwith = ["fading.py"]\n')
+    (tmp_path / "content_decay.py").write_text(CONTENT_DECAY_RULE)
+    (tmp_path / "pyproject.toml").write_text('[tool.hqlt_lab]\nwith = ["content_decay.py"]\n')
     monkeypatch.setenv("TRITON_INTERPRET", "1")
-    done = subprocess.run([sys.executable, "-c", PLANTED], cwd=tmp_path, capture_output=True, text=True)
-    # the keeps of retention are not learned, and linear attention has none
-    assert done.stdout.split() == ["passed", "passed", "failed"], done.stderr
+    command = [sys.executable, "-c", WRONG_GRADIENT_SCRIPT]
+    process = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    # the decay of retention is not learned, and linear attention has none
+    assert process.stdout.split() == ["passed", "passed", "failed"], process.stderr

@@ -1,4 +1,4 @@
-"""Tasks that are broken on purpose fail the line of the kit that they should."""
+"""Tasks that are broken on purpose fail the intended conformance check."""
 
 from dataclasses import dataclass
 
@@ -6,81 +6,81 @@ import numpy as np
 import pytest
 
 import hqlt_lab as lab
-from hqlt_lab.check.kit import check_part
-from hqlt_lab.errors import RegistryError
+from hqlt_lab.check.conformance import check_component
 from hqlt_lab.registry import register
 from hqlt_lab.tasks.modular_arithmetic import ModularArithmetic
 from hqlt_lab.tasks.parity import Parity
+from tests.issues import raises_issue
 
 
 @pytest.fixture(autouse=True)
-def clean_book():
-    with lab.temporarily():
+def clean_registry():
+    with lab.temporary_components():
         yield
 
 
 @dataclass(frozen=True, kw_only=True)
-class Careless(Parity):
-    """Draws from a generator that nobody counts."""
+class UncountedDraws(Parity):
+    """Draws random numbers that do not depend on the example index."""
 
-    def track(self, draws, sizes, width):
-        tokens, answers = super().track(draws, sizes, width)
-        return np.where(np.random.default_rng().random(tokens.shape) < 0.01, 3 - tokens, tokens), answers
-
-
-@dataclass(frozen=True, kw_only=True)
-class Deaf(Parity):
-    """Learns from the same examples whatever the seed."""
-
-    def examples(self, split, seed, first, count):
-        return super().examples(split, 0, first, count)
+    def track_state(self, rng, sizes, width):
+        tokens, labels = super().track_state(rng, sizes, width)
+        return np.where(np.random.default_rng().random(tokens.shape) < 0.01, 3 - tokens, tokens), labels
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cheat(Parity):
-    """Selects on what it is tested with."""
+class IgnoresSeed(Parity):
+    """Has the same training examples for every run seed."""
 
-    def examples(self, split, seed, first, count):
-        return super().examples("test" if split == "valid" else split, seed, first, count)
+    def get_examples(self, split, seed, first, count):
+        return super().get_examples(split, 0, first, count)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shifted(Parity):
-    """Asks one token too late."""
+class ValidIsTest(Parity):
+    """Has the same examples in valid and test."""
 
-    def examples(self, split, seed, first, count):
-        batch = super().examples(split, seed, first, count)
+    def get_examples(self, split, seed, first, count):
+        return super().get_examples("test" if split == "valid" else split, seed, first, count)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShiftedLabels(Parity):
+    """Has its labels one token too late."""
+
+    def get_examples(self, split, seed, first, count):
+        batch = super().get_examples(split, seed, first, count)
         return batch._replace(labels=batch.labels.roll(1, dims=1))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Leaky(Parity):
-    """Leaves tokens behind the end."""
+class TokensInPadding(Parity):
+    """Has tokens behind the end of an example."""
 
-    def examples(self, split, seed, first, count):
-        batch = super().examples(split, seed, first, count)
+    def get_examples(self, split, seed, first, count):
+        batch = super().get_examples(split, seed, first, count)
         return batch._replace(tokens=batch.tokens.clamp(min=1))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Short(Parity):
-    """Never as long as it says."""
+class TooShort(Parity):
+    """Never reaches the declared length."""
 
-    def sizes(self, draws, low, high):
-        return super().sizes(draws, low, high - 1)
+    def draw_sizes(self, rng, low, high):
+        return super().draw_sizes(rng, low, high - 1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hopeful(Parity):
-    """Says that guessing reaches less than it does."""
+class WrongChanceLevel(Parity):
+    """Declares a lower chance level than guessing has."""
 
     @property
-    def chance(self):
+    def chance_level(self):
         return 25.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mute(Parity):
+class AmbiguousAlphabet(Parity):
     """Has the same word for two tokens."""
 
     @property
@@ -88,33 +88,34 @@ class Mute(Parity):
         return ("_", "bit", "bit")
 
 
-FAILS = {
-    Careless: {"examples are numbered", "training varies and tests do not"},
-    Deaf: {"training varies and tests do not"},
-    Cheat: {"training varies and tests do not"},
-    Shifted: {"answers stand at tokens that are read", "examples can be read by people"},
-    Leaky: {"rows are padded on the right"},
-    Short: {"every size occurs"},
-    Hopeful: {"guessing is what chance says"},
-    Mute: {"examples can be read by people"},
+FAILED_CHECKS = {
+    UncountedDraws: {"examples are reproducible by index", "only training depends on the seed"},
+    IgnoresSeed: {"only training depends on the seed"},
+    ValidIsTest: {"only training depends on the seed"},
+    ShiftedLabels: {"labels are inside their example", "examples can be decoded"},
+    TokensInPadding: {"rows are padded on the right"},
+    TooShort: {"every size occurs"},
+    WrongChanceLevel: {"chance level is as declared"},
+    AmbiguousAlphabet: {"examples can be decoded"},
 }
 
 
-@pytest.mark.parametrize("broken", FAILS, ids=lambda task: task.__name__)
-def test_a_broken_task_fails_the_promise_that_it_breaks(broken):
-    register("task", "broken")(broken)
-    assert {line.promise for line in check_part("task", "broken").failed} == FAILS[broken]
+@pytest.mark.parametrize("broken_task", FAILED_CHECKS, ids=lambda task: task.__name__)
+def test_broken_task_fails_the_intended_check(broken_task):
+    register("task", "broken")(broken_task)
+    assert {result.check for result in check_component("task", "broken").failures} == FAILED_CHECKS[broken_task]
 
 
-def test_a_commoner_answer_is_told_and_no_failure():
+def test_label_that_is_more_common_is_reported_but_not_a_failure():
     register("task", "brackets")(ModularArithmetic)
-    lines = {line.promise: line for line in check_part("task", {"name": "brackets", "brackets": True}).lines}
-    assert lines["guessing is what chance says"].outcome == "passed"
-    assert lines["guessing is what chance says"].detail == "the commonest answer is right in 29.6 %, chance is 20 %"
-    assert not {line.detail for line in check_part("task", "parity").lines if line.detail}
+    report = check_component("task", {"name": "brackets", "brackets": True})
+    (result,) = [result for result in report.results if result.check == "chance level is as declared"]
+    assert result.outcome == "passed"
+    assert result.detail == "the most frequent label has 29.6 %, above the chance level of 20 %"
+    assert not {result.detail for result in check_component("task", "parity").results if result.detail}
 
 
-def test_worlds_and_texts_are_not_for_the_kit():
+def test_environments_and_the_language_task_cannot_be_checked():
     for name in ("t_maze", "language"):
-        with pytest.raises(RegistryError, match="tasks that write their examples themselves"):
-            check_part("task", name)
+        with raises_issue("task", "task_without_checks"):
+            check_component("task", name)

@@ -1,4 +1,4 @@
-"""What a shell is answered, by the protocol in which it asks."""
+"""Shell completion, through the protocol of each shell."""
 
 import json
 import os
@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from hqlt_lab.cli import main
-from hqlt_lab.cli.bash import joined
-from hqlt_lab.registry import KINDS, available, titles
+from hqlt_lab.cli.terminal.completion import join_at_equals
+from hqlt_lab.registry import KINDS, available, list_names
 
 HQLT = str(Path(sys.executable).parent / "hqlt")
 STUDY = """
@@ -22,53 +22,57 @@ cross: {model.width: [8, 16]}
 tune: {train.lr: [0.1, 0.01]}
 seeds: 2
 """
-RULE = 'from hqlt_lab.registry import register\n\n\n@register("mixer", "mine")\nclass Mine: ...\n'
+MIXER = 'from hqlt_lab.registry import register\n\n\n@register("mixer", "mine")\nclass Mine: ...\n'
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """An experiment file, two cells of it, a part, and a YAML file that asks nothing."""
-    made = tmp_path_factory.mktemp("completion")
-    (made / "below").mkdir()
-    (made / "below/study.yaml").write_text(STUDY)
-    (made / "below/compose.yaml").write_text("services: {}\n")
-    (made / "mine.py").write_text(RULE)
+    """A folder with an experiment file, two cells of it, a component, and a YAML file that is not an experiment."""
+    folder = tmp_path_factory.mktemp("completion")
+    (folder / "below").mkdir()
+    (folder / "below/study.yaml").write_text(STUDY)
+    (folder / "below/compose.yaml").write_text("services: {}\n")
+    (folder / "mine.py").write_text(MIXER)
     for key, seed in (("3f2c91", 0), ("77aa00", 1)):
-        cell = made / "runs/studies/study/cells" / key
+        cell = folder / "runs/studies/study/cells" / key
         cell.mkdir(parents=True)
-        (cell / "cell.json").write_text(json.dumps({"arm": "plain", "seed": seed}))
-    (made / "runs/studies/study/cells.journal").touch()
-    return made
+        (cell / "cell.json").write_text(json.dumps({"arm": {"name": "plain", "levels": {}}, "seed": seed}))
+    (folder / "runs/studies/study/cells.journal").touch()
+    return folder
 
 
-def asked(folder, told):
-    done = subprocess.run([HQLT], cwd=folder, env=os.environ | told, capture_output=True, text=True)
-    assert done.stderr == ""
-    return done.stdout
+def completion_output(folder, environment):
+    process = subprocess.run([HQLT], cwd=folder, env=os.environ | environment, capture_output=True, text=True)
+    assert process.stderr == ""
+    return process.stdout
 
 
 @pytest.fixture
-def bash(folder, monkeypatch, capfd):
-    """As bash asks, in this process: words are broken at =, and the last one is being typed."""
+def complete_in_bash(folder, monkeypatch, capfd):
+    """Complete a line in this process with the protocol of bash, which splits words at =."""
 
-    def answers(line):
+    def complete(line):
         words = line.replace("=", " = ").split()
-        place = len(words) - (not line.endswith(" "))
-        told = {"_HQLT_COMPLETE": "complete_bash", "COMP_WORDS": "\n".join(words), "COMP_CWORD": str(place)}
-        for name, value in told.items():
+        current_index = len(words) - (not line.endswith(" "))
+        variables = {
+            "_HQLT_COMPLETE": "complete_bash",
+            "COMP_WORDS": "\n".join(words),
+            "COMP_CWORD": str(current_index),
+        }
+        for name, value in variables.items():
             monkeypatch.setenv(name, value)
         monkeypatch.setattr(sys, "argv", ["hqlt"])
         with chdir(folder), pytest.raises(SystemExit):
             main()
-        printed = capfd.readouterr()
-        assert printed.err == ""
-        return printed.out.split()
+        output = capfd.readouterr()
+        assert output.err == ""
+        return output.out.split()
 
-    return answers
+    return complete
 
 
 @pytest.mark.parametrize(
-    ("line", "answers"),
+    ("line", "completions"),
     [
         ("hqlt eval", ["evaluate"]),
         ("hqlt show upd", ["update_rule"]),
@@ -88,19 +92,19 @@ def bash(folder, monkeypatch, capfd):
         ("hqlt show nothing x", []),
     ],
 )
-def test_bash_is_answered(bash, line, answers):
-    assert bash(line) == answers
+def test_bash_completes_the_line(complete_in_bash, line, completions):
+    assert complete_in_bash(line) == completions
 
 
-def test_zsh_and_fish_are_told_what_things_are(folder):
-    told = {"_HQLT_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "hqlt logs 7"}
-    assert '"77aa00":"plain, seed 1"' in asked(folder, told)
-    told = {"_TYPER_COMPLETE_FISH_ACTION": "get-args", "_TYPER_COMPLETE_ARGS": "hqlt run below/st"}
-    assert asked(folder, told | {"_HQLT_COMPLETE": "complete_fish"}) == "below/study.yaml\tWhich?\n"
+def test_zsh_and_fish_get_descriptions(folder):
+    variables = {"_HQLT_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "hqlt logs 7"}
+    assert '"77aa00":"plain, seed 1"' in completion_output(folder, variables)
+    variables = {"_TYPER_COMPLETE_FISH_ACTION": "get-args", "_TYPER_COMPLETE_ARGS": "hqlt run below/st"}
+    assert completion_output(folder, variables | {"_HQLT_COMPLETE": "complete_fish"}) == "below/study.yaml\tWhich?\n"
 
 
-def test_words_that_bash_breaks_are_put_together():
-    assert joined(["hqlt", "run", "--only", "arm", "=", "sum,seed", "=", "0"]) == [
+def test_words_that_bash_has_split_are_joined():
+    assert join_at_equals(["hqlt", "run", "--only", "arm", "=", "sum,seed", "=", "0"]) == [
         "hqlt",
         "run",
         "--only",
@@ -108,15 +112,15 @@ def test_words_that_bash_breaks_are_put_together():
     ]
 
 
-def test_the_shelves_say_what_the_registry_knows(tmp_path):
-    assert {kind: titles(kind) for kind in KINDS} == {kind: available(kind) for kind in KINDS}
-    (tmp_path / "mine.py").write_text(RULE)
+def test_names_read_from_files_are_the_registered_names(tmp_path):
+    assert {kind: list_names(kind) for kind in KINDS} == {kind: available(kind) for kind in KINDS}
+    (tmp_path / "mine.py").write_text(MIXER)
     (tmp_path / "pyproject.toml").write_text('[tool.hqlt_lab]\nwith = ["mine.py"]\n')
     with chdir(tmp_path):
-        assert set(titles("mixer")) - set(available("mixer")) == {"mine"}
+        assert set(list_names("mixer")) - set(available("mixer")) == {"mine"}
 
 
-def test_an_answer_loads_nothing_heavy(folder):
+def test_completion_does_not_import_heavy_libraries(folder):
     script = """
 import os, sys
 sys.argv = ["hqlt"]
@@ -127,12 +131,13 @@ finally:
     print(*sys.modules, file=sys.stderr)
 """
     for line in ("hqlt show mixer s", "hqlt run below/study.yaml --only s"):
-        told = {"_HQLT_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1)}
-        words = [sys.executable, "-c", script]
-        done = subprocess.run(words, cwd=folder, env=os.environ | told, capture_output=True, text=True)
-        assert done.stdout and not {"torch", "lightning", "mlflow", "optuna", "transformers"} & set(done.stderr.split())
+        variables = {"_HQLT_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1)}
+        command = [sys.executable, "-c", script]
+        process = subprocess.run(command, cwd=folder, env=os.environ | variables, capture_output=True, text=True)
+        modules = set(process.stderr.split())
+        assert process.stdout and not {"torch", "lightning", "mlflow", "optuna", "transformers"} & modules
 
 
-def test_a_shell_can_be_taught():
+def test_completion_script_is_printed_for_bash():
     script = subprocess.run([HQLT], env=os.environ | {"_HQLT_COMPLETE": "source_bash"}, capture_output=True, text=True)
     assert "complete -o default -F _hqlt_completion hqlt" in script.stdout

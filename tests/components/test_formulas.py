@@ -1,4 +1,4 @@
-"""Each part is its formula, written out a second time."""
+"""Each component equals its formula, written out a second time."""
 
 import math
 
@@ -6,13 +6,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from hqlt_lab.model.batch_layout import compute_token_positions
 from hqlt_lab.model.block import Block
 from hqlt_lab.model.config import ModelConfig
-from hqlt_lab.model.initialise import initialise
-from hqlt_lab.model.layout import places_of
+from hqlt_lab.model.initialize import initialize_parameters
 from hqlt_lab.model.sequence_model import SequenceModel, build_model
-from hqlt_lab.ops.steps import Course
-from hqlt_lab.registry import build
+from hqlt_lab.ops.gates import ScanContext
+from hqlt_lab.registry import available, build, options
 
 B, H, T, V, WIDTH = 2, 3, 5, 4, 12
 
@@ -21,135 +21,150 @@ def random(*shape):
     return torch.randn(*shape, dtype=torch.float64)
 
 
-def part(kind, spec):
+def build_component(kind, spec):
     return build(kind, spec, width=WIDTH, heads=H).double()
 
 
 @pytest.fixture
-def answers():
+def outputs():
     return random(B, T, WIDTH), random(B, H, T, V), random(B, H, T, V)
 
 
-def test_scalar_weighs_the_fast_weights_with_the_first_gates_and_softmax_with_the_last(answers):
-    x, fw, kv = answers
-    mixer = part("mixer", "scalar")
+def test_scalar_uses_the_first_gates_for_the_fast_weights_and_the_last_for_softmax(outputs):
+    x, fw, kv = outputs
+    mixer = build_component("mixer", "scalar")
     gates = torch.sigmoid(x @ mixer.to_weights.weight.T)
     for h in range(H):
-        want = gates[:, :, h, None] * fw[:, h] + gates[:, :, H + h, None] * kv[:, h]
-        torch.testing.assert_close(mixer(x, fw, kv)[:, h], want)
+        expected = gates[:, :, h, None] * fw[:, h] + gates[:, :, H + h, None] * kv[:, h]
+        torch.testing.assert_close(mixer(x, fw, kv)[:, h], expected)
 
 
-def test_separate_splits_its_gates_inside_each_head(answers):
-    x, fw, kv = answers
-    mixer = part("mixer", "separate")
+def test_separate_splits_its_gates_inside_each_head(outputs):
+    x, fw, kv = outputs
+    mixer = build_component("mixer", "separate")
     gates = torch.sigmoid(x @ mixer.to_gates.weight.T)
     for h in range(H):
-        mine = gates[:, :, h * 2 * V : (h + 1) * 2 * V]
-        torch.testing.assert_close(mixer(x, fw, kv)[:, h], mine[..., :V] * fw[:, h] + mine[..., V:] * kv[:, h])
+        head_gates = gates[:, :, h * 2 * V : (h + 1) * 2 * V]
+        torch.testing.assert_close(
+            mixer(x, fw, kv)[:, h], head_gates[..., :V] * fw[:, h] + head_gates[..., V:] * kv[:, h]
+        )
 
 
-def test_static_weighs_the_fast_weights_first(answers):
-    x, fw, kv = answers
-    mixer = part("mixer", "static")
+def test_first_static_weight_is_that_of_the_fast_weights(outputs):
+    x, fw, kv = outputs
+    mixer = build_component("mixer", "static")
     with torch.no_grad():
         mixer.both.copy_(torch.tensor([2.0, -3.0]))
     torch.testing.assert_close(mixer(x, fw, kv), 2 * fw - 3 * kv)
 
 
-def test_sinusoidal_positions_are_sines_and_cosines_in_turn():
-    wave = part("positions", "sinusoidal").embed(torch.zeros(1, 3, 6).double(), torch.tensor([[0, 1, 7]]))
-    for row, place in enumerate((0, 1, 7)):
+def test_sinusoidal_positions_alternate_sines_and_cosines():
+    wave = build_component("positions", "sinusoidal").embed(torch.zeros(1, 3, 6).double(), torch.tensor([[0, 1, 7]]))
+    for row, position in enumerate((0, 1, 7)):
         for i in range(3):
-            angle = place * 10000 ** (-2 * i / 6)
+            angle = position * 10000 ** (-2 * i / 6)
             torch.testing.assert_close(wave[0, row, 2 * i].item(), math.sin(angle))
             torch.testing.assert_close(wave[0, row, 2 * i + 1].item(), math.cos(angle))
 
 
-def test_sinusoidal_positions_reach_the_fast_weights_too():
+def test_sinusoidal_positions_reach_the_fast_weights():
     x = torch.randn(1, 6, 8)
-    one, other = (
+    with_positions, without_positions = (
         build_model(width=8, heads=2, mixer="fw_only", positions=name)(x)[0] for name in ("sinusoidal", "none")
     )
-    assert not torch.allclose(one, other)
+    assert not torch.allclose(with_positions, without_positions)
 
 
-def test_rope_is_right_far_into_a_text():
+def test_rope_is_accurate_at_large_positions():
     rope = build("positions", "rope", width=128, heads=1)
     q, k = torch.randn(2, 1, 1, 1, 128)
 
     def score(start, dtype):
-        turned = (rope.turn(u.to(dtype), torch.tensor([[place]])) for u, place in ((q, start + 7), (k, start)))
-        return math.prod(turned).sum().item()
+        rotated = (rope.rotate(u.to(dtype), torch.tensor([[position]])) for u, position in ((q, start + 7), (k, start)))
+        return math.prod(rotated).sum().item()
 
     assert score(1_000_000, torch.float32) == pytest.approx(score(0, torch.float64), abs=1e-4)
 
 
-def test_gated_delta_fades_as_its_formula_says():
-    rule, x = part("update_rule", {"name": "gated_delta", "max_beta": 2}), random(B, T, WIDTH)
+def test_gates_of_gated_delta_equal_their_formula():
+    rule, x = build_component("update_rule", {"name": "gated_delta", "max_beta": 2}), random(B, T, WIDTH)
     gates = rule.gates(x)
-    fade = torch.exp(rule.log_rate) * F.softplus(x @ rule.to_fade.weight.T + rule.fade_bias)
-    torch.testing.assert_close(gates.log_keep, -fade.mT)
+    decay = torch.exp(rule.log_rate) * F.softplus(x @ rule.to_fade.weight.T + rule.fade_bias)
+    torch.testing.assert_close(gates.log_keep, -decay.mT)
     torch.testing.assert_close(gates.erase, 2 * torch.sigmoid(x @ rule.to_beta.weight.T).mT)
     assert torch.equal(gates.erase, gates.write)
 
 
-def test_gated_delta_starts_with_the_published_ranges():
+RULES_WITH_MAX_BETA = [name for name in available("update_rule") if "max_beta" in options("update_rule", name)]
+
+
+@pytest.mark.parametrize("max_beta", [0.7, 1.0, 2.0])
+@pytest.mark.parametrize("name", RULES_WITH_MAX_BETA)
+def test_beta_is_max_beta_times_a_sigmoid(name, max_beta):
+    x, rule = random(B, T, WIDTH), build_component("update_rule", {"name": name, "max_beta": max_beta})
+    expected = max_beta * torch.sigmoid(x @ rule.to_beta.weight.T)  # [B, T, heads * writes]
+    beta = rule.gates(x).write  # [B, H, T * writes]
+    expected = expected.unflatten(-1, (H, -1)).permute(0, 2, 1, 3).flatten(2)
+    torch.testing.assert_close(beta, expected)
+
+
+def test_gated_delta_is_initialized_in_the_published_ranges():
     rule = build("update_rule", "gated_delta", width=4, heads=4000)
-    rate, pace = rule.log_rate.exp(), F.softplus(rule.fade_bias)
+    rate, decay_rate = rule.log_rate.exp(), F.softplus(rule.fade_bias)
     assert 0 < rate.min() < 0.1 and 15.9 < rate.max() <= 16 and rate.mean().item() == pytest.approx(8, abs=0.4)
-    assert 1e-3 <= pace.min() < 1.02e-3 and 0.098 < pace.max() <= 0.1001
-    assert pace.log().mean().item() == pytest.approx(math.log(1e-2), abs=0.1)
+    assert 1e-3 <= decay_rate.min() < 1.02e-3 and 0.098 < decay_rate.max() <= 0.1001
+    assert decay_rate.log().mean().item() == pytest.approx(math.log(1e-2), abs=0.1)
 
 
 def test_bounded_delta_saturates():
-    rule = part("update_rule", "bounded_delta")
+    rule = build_component("update_rule", "bounded_delta")
     state, k, v, beta = random(1, 1, 2, 2), random(1, 1, 2), 50 * random(1, 1, 2), torch.ones(1, 1).double()
     W = state[0, 0].T
-    want = torch.tanh(W + torch.outer(v[0, 0] - W @ k[0, 0], k[0, 0]))
-    torch.testing.assert_close(rule.step(state, k, v, type(rule.gates(random(1, 1, WIDTH)))(beta))[0, 0].T, want)
+    expected = torch.tanh(W + torch.outer(v[0, 0] - W @ k[0, 0], k[0, 0]))
+    torch.testing.assert_close(rule.step(state, k, v, type(rule.gates(random(1, 1, WIDTH)))(beta))[0, 0].T, expected)
 
 
-def memory_of(**settings):
+def make_memory(**settings):
     model = build_model(width=8, heads=2, layers=1, init_std=0.5, positions="none", **settings).double()
     return model.memories[0]
 
 
-def test_the_output_gate_is_a_silu():
-    gated, plain = memory_of(output_gate=True), memory_of()
+def test_output_gate_is_a_silu():
+    gated, plain = make_memory(output_gate=True), make_memory()
     x = random(1, T, 8)
     plain.to_out, gated_out = torch.nn.Identity(), gated.to_out
     torch.testing.assert_close(gated(x)[0], gated_out(plain(x)[0] * F.silu(x @ gated.to_gate.weight.T)))
 
 
 def test_convolutions_come_before_the_value_activation_and_end_with_the_current_token():
-    memory = memory_of(short_conv=3)
+    memory = make_memory(short_conv=3)
     x = random(1, T, 8)
-    q, k, v, _ = memory.project(x, places_of(x, None), None)
-    for made, linear, convolve, act in zip(
+    q, k, v, _ = memory.project(x, compute_token_positions(x, None), None)
+    for actual, linear, convolve, act in zip(
         (q, k, v), (memory.to_q, memory.to_k, memory.to_v), memory.convolutions, (None, None, F.silu), strict=True
     ):
         u = F.pad(linear(x), (0, 0, 2, 0))
         taps = convolve.weight[:, 0]  # [C, 3]
-        want = sum(u[:, i : i + T] * taps[:, i] for i in range(3))
-        want = want if act is None else act(want)
-        torch.testing.assert_close(made.transpose(1, 2).flatten(2), want)
+        expected = sum(u[:, i : i + T] * taps[:, i] for i in range(3))
+        expected = expected if act is None else act(expected)
+        torch.testing.assert_close(actual.transpose(1, 2).flatten(2), expected)
 
 
-def test_softmax_sees_the_first_of_several_pairs():
+def test_softmax_uses_the_first_of_several_pairs():
     rule = {"name": "delta_product", "steps": 2}
-    memory = memory_of(update_rule=rule, timing={"name": "synchronous", "window": 1}, mixer="sum")
-    memory.update_rule.max_beta, memory.to_out = 0.0, torch.nn.Identity()  # nothing is written: softmax alone answers
-    memory.norm = torch.nn.Identity()
+    memory = make_memory(update_rule=rule, timing={"name": "synchronous", "window": 1}, mixer="sum")
+    memory.update_rule.max_beta = 0.0  # nothing is written, so the output is that of softmax
+    memory.to_out = memory.norm = torch.nn.Identity()
     x = random(1, T, 8)
     first = F.silu(memory.to_v(x)).unflatten(-1, (2, 2, 4))[:, :, :, 0].flatten(2)
     torch.testing.assert_close(memory(x)[0], first)
 
 
 @pytest.mark.parametrize("mlp", ["swiglu", "gelu"])
-def test_a_block_adds_memory_and_mlp_to_the_stream(mlp):
+def test_block_adds_memory_and_mlp_to_the_residual_stream(mlp):
     config = ModelConfig(width=8, heads=2, layers=1, init_std=0.5, mlp=mlp, mlp_width=6)
     block = Block(config)
-    initialise(block, config, seed=0)
+    initialize_parameters(block, config, seed=0)
     block.double()
     x = random(1, T, 8)
 
@@ -162,35 +177,35 @@ def test_a_block_adds_memory_and_mlp_to_the_stream(mlp):
     torch.testing.assert_close(block(x)[0], middle + hidden @ net.down.weight.T)
 
 
-def test_the_state_does_not_keep_the_text_alive():
+def test_state_does_not_keep_the_sequence_in_memory():
     model = build_model(width=8, heads=2, layers=1, timing={"name": "synchronous", "window": 4}, short_conv=3)
     _, (state,) = model(torch.randn(1, 2000, 8))
-    held = (state.ring.k, state.ring.v, *state.conv)
-    assert all(tensor.untyped_storage().nbytes() < 1000 for tensor in held)
+    tensors = (state.kv_cache.k, state.kv_cache.v, *state.conv)
+    assert all(tensor.untyped_storage().nbytes() < 1000 for tensor in tensors)
 
 
 @pytest.mark.parametrize("rule", ["delta", "gated_delta", "bounded_delta", "linear_attention"])
-def test_autocast_leaves_the_memory_in_float32(rule):
-    memory = memory_of(update_rule=rule, mixer="fw_only").float()
+def test_memory_is_float32_under_autocast(rule):
+    memory = make_memory(update_rule=rule, mixer="fw_only").float()
     x = torch.randn(1, 40, 8)
     with torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad():
-        (q, k, v, _), gates = memory.project(x, places_of(x, None), None), memory.update_rule.gates(x)
+        (q, k, v, _), gates = memory.project(x, compute_token_positions(x, None), None), memory.update_rule.gates(x)
         k = memory.feature_map(k.float())
-        _, inside = memory.update_rule.scan(q, k, v, gates, None, Course())
-    _, outside = memory.update_rule.scan(q, k, v, gates, None, Course())
-    assert torch.equal(inside, outside)
+        _, under_autocast = memory.update_rule.scan(q, k, v, gates, None, ScanContext())
+    _, without_autocast = memory.update_rule.scan(q, k, v, gates, None, ScanContext())
+    assert torch.equal(under_autocast, without_autocast)
 
 
-def test_a_model_can_be_run_on_the_meta_device():
+def test_model_runs_on_the_meta_device():
     config = ModelConfig(vocabulary=5, width=8, heads=2, update_rule="gated_delta")
     with torch.device("meta"):
         logits, _ = SequenceModel(config)(torch.zeros(1, 9, dtype=torch.long))
     assert logits.shape == (1, 9, 5)
 
 
-def test_an_empty_linear_attention_asks_for_no_gradient():
-    """It would be 1e10, which is infinite in 16 bits, and nothing times infinity is no number."""
-    read, q = torch.zeros(1, 2, 3, 5, requires_grad=True), torch.ones(1, 2, 3, 4)
-    answers = build("update_rule", "linear_attention", width=8, heads=2).normalised(read, q, q)
-    answers.sum().backward()
-    assert answers.abs().sum() == 0 == read.grad.abs().sum()
+def test_empty_linear_attention_has_zero_gradient():
+    """Otherwise it would be 1e10, which is infinite in 16 bits, and 0 times infinity is nan."""
+    reads, q = torch.zeros(1, 2, 3, 5, requires_grad=True), torch.ones(1, 2, 3, 4)
+    outputs = build("update_rule", "linear_attention", width=8, heads=2).normalize_read(reads, q, q)
+    outputs.sum().backward()
+    assert outputs.abs().sum() == 0 == reads.grad.abs().sum()

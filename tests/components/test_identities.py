@@ -1,30 +1,30 @@
-"""What must be equal, is: rules and timings that coincide in a limit (facts about the maths, not about this code)."""
+"""Mathematical identities between rules and timings, such as those that coincide in a limit."""
 
 import pytest
 import torch
 import torch.nn.functional as F
 
 from hqlt_lab.model.config import ModelConfig
-from hqlt_lab.model.initialise import initialise
-from hqlt_lab.model.memory import HybridMemory
-from hqlt_lab.ops.chunked import chunked
-from hqlt_lab.ops.steps import Gates
+from hqlt_lab.model.hybrid_memory import HybridMemory
+from hqlt_lab.model.initialize import initialize_parameters
+from hqlt_lab.ops.gates import Gates
+from hqlt_lab.ops.scan.chunked import chunked_scan
 from hqlt_lab.registry import available, build
 
 T = 21
 DELTA2 = {"name": "delta", "max_beta": 2}
 
 
-def memory(seed=0, **settings):
-    words = {"width": 8, "heads": 2, "init_std": 0.6, "positions": "none", "head_norm": False, "update_rule": DELTA2}
-    config = ModelConfig(**(words | settings))
+def make_memory(seed=0, **settings):
+    defaults = {"width": 8, "heads": 2, "init_std": 0.6, "positions": "none", "head_norm": False, "update_rule": DELTA2}
+    config = ModelConfig(**(defaults | settings))
     layer = HybridMemory(config)
-    initialise(layer, config, seed)
+    initialize_parameters(layer, config, seed)
     return layer.double()
 
 
-def answer(x, **settings):
-    return memory(**settings)(x)[0]
+def memory_output(x, **settings):
+    return make_memory(**settings)(x)[0]
 
 
 @pytest.fixture
@@ -40,136 +40,144 @@ def pairs():
 
 @pytest.mark.parametrize("timing", ["delayed_stream", "delayed_chunk"])
 @pytest.mark.parametrize("window", [T, T + 5])
-def test_a_window_as_long_as_the_text_leaves_the_delayed_fast_weights_empty(x, timing, window):
+def test_delayed_fast_weights_are_empty_if_the_window_covers_the_sequence(x, timing, window):
     timing = {"name": timing, "window": window}
-    assert answer(x, timing=timing, mixer="fw_only").abs().max() == 0
-    full = answer(x, timing={"name": "synchronous", "window": None}, mixer="kv_only")
-    torch.testing.assert_close(answer(x, timing=timing, mixer="kv_only"), full)
+    assert memory_output(x, timing=timing, mixer="fw_only").abs().max() == 0
+    full = memory_output(x, timing={"name": "synchronous", "window": None}, mixer="kv_only")
+    torch.testing.assert_close(memory_output(x, timing=timing, mixer="kv_only"), full)
 
 
 def test_synchronous_with_a_long_window_is_full_attention_plus_deltanet(x):
-    both = answer(x, timing={"name": "synchronous", "window": T}, mixer="sum")
-    attention = answer(x, timing={"name": "synchronous", "window": None}, mixer="kv_only")
-    torch.testing.assert_close(both, attention + answer(x, mixer="fw_only"))
+    hybrid = memory_output(x, timing={"name": "synchronous", "window": T}, mixer="sum")
+    attention = memory_output(x, timing={"name": "synchronous", "window": None}, mixer="kv_only")
+    torch.testing.assert_close(hybrid, attention + memory_output(x, mixer="fw_only"))
 
 
 @pytest.mark.parametrize("timing", available("timing"))
-def test_a_window_of_one_shows_the_token_itself(x, timing):
-    layer = memory(timing={"name": timing, "window": 1}, mixer="kv_only")
+def test_window_of_one_shows_only_the_token_itself(x, timing):
+    layer = make_memory(timing={"name": timing, "window": 1}, mixer="kv_only")
     torch.testing.assert_close(layer(x)[0], layer.to_out(F.silu(layer.to_v(x))))
 
 
 def test_delayed_stream_is_deltanet_on_shifted_pairs(x, pairs):
     q, k, v = pairs
-    layer = memory(timing={"name": "delayed_stream", "window": 5}, mixer="fw_only")
+    layer = make_memory(timing={"name": "delayed_stream", "window": 5}, mixer="fw_only")
     gates = layer.update_rule.gates(x)
     shifted = [F.pad(u, (0, 0, 5, 0))[:, :, :T] for u in (k, v)]
-    want, _ = chunked(q, *shifted, gates)
-    # the layer's own path, with its projections replaced by these pairs
+    expected, _ = chunked_scan(q, *shifted, gates)
+    # run the layer with its projections replaced by these pairs
     layer.project = lambda *_: (q, k, v, None)
     layer.feature_map, layer.to_out = torch.nn.Identity(), torch.nn.Identity()
-    torch.testing.assert_close(layer(x)[0], (want / 2).transpose(1, 2).flatten(2))
+    torch.testing.assert_close(layer(x)[0], (expected / 2).transpose(1, 2).flatten(2))
 
 
-def test_delayed_chunk_of_one_is_delayed_stream_of_one_with_gates_that_travel(x):
+def test_delayed_chunk_of_one_is_delayed_stream_of_one_with_traveling_gates(x):
     stream = {"name": "delayed_stream", "window": 1, "gates": "travel"}
-    torch.testing.assert_close(answer(x, timing={"name": "delayed_chunk", "window": 1}), answer(x, timing=stream))
+    torch.testing.assert_close(
+        memory_output(x, timing={"name": "delayed_chunk", "window": 1}), memory_output(x, timing=stream)
+    )
 
 
-def test_delayed_chunk_reads_deltanets_state_at_the_start_of_each_chunk(x):
+def test_delayed_chunk_reads_the_deltanet_state_from_the_start_of_each_chunk(x):
     chunked_layer, plain = (
-        memory(timing={"name": n, "window": 5}, mixer="fw_only") for n in ("delayed_chunk", "synchronous")
+        make_memory(timing={"name": n, "window": 5}, mixer="fw_only") for n in ("delayed_chunk", "synchronous")
     )
     y, _ = chunked_layer(x)
     for n in (1, 2, 3):
         _, state = plain(x[:, : 5 * n])
-        q = plain.split(plain.to_q(x), 1)[:, :, 5 * n]
-        read = (plain.feature_map(q)[:, :, None] @ state.fw / 2).squeeze(2)
-        torch.testing.assert_close(y[:, 5 * n], plain.to_out(read.flatten(1)))
+        q = plain.split_heads(plain.to_q(x), 1)[:, :, 5 * n]
+        reads = (plain.feature_map(q)[:, :, None] @ state.fw / 2).squeeze(2)
+        torch.testing.assert_close(y[:, 5 * n], plain.to_out(reads.flatten(1)))
 
 
-def test_vector_mixing_by_halves_is_half_the_sum(x):
-    halves = memory(mixer="vector")
+def test_vector_mixer_with_weights_of_one_half_is_half_the_sum(x):
+    halves = make_memory(mixer="vector")
     torch.nn.init.zeros_(halves.mixer.to_choice.weight)
-    torch.testing.assert_close(halves(x)[0], answer(x, mixer="sum") / 2)
-    normed, summed = (memory(mixer=mixer, head_norm=True, norm_eps=1e-12) for mixer in ("vector", "sum"))
-    torch.nn.init.zeros_(normed.mixer.to_choice.weight)
-    torch.testing.assert_close(normed(x)[0], summed(x)[0])
+    torch.testing.assert_close(halves(x)[0], memory_output(x, mixer="sum") / 2)
+    vector_layer, sum_layer = (make_memory(mixer=mixer, head_norm=True, norm_eps=1e-12) for mixer in ("vector", "sum"))
+    torch.nn.init.zeros_(vector_layer.mixer.to_choice.weight)
+    torch.testing.assert_close(vector_layer(x)[0], sum_layer(x)[0])
 
 
-def test_positions_change_the_softmax_memory_alone(x):
-    assert torch.equal(answer(x, mixer="fw_only", positions="rope"), answer(x, mixer="fw_only", positions="none"))
+def test_rope_changes_only_the_softmax_memory(x):
+    assert torch.equal(
+        memory_output(x, mixer="fw_only", positions="rope"), memory_output(x, mixer="fw_only", positions="none")
+    )
     assert not torch.allclose(
-        answer(x, mixer="kv_only", positions="rope"), answer(x, mixer="kv_only", positions="none")
+        memory_output(x, mixer="kv_only", positions="rope"), memory_output(x, mixer="kv_only", positions="none")
     )
 
 
-def test_rope_knows_distances_only():
+def test_rope_scores_depend_only_on_distances():
     rope = build("positions", "rope", width=16, heads=2)
     q, k = torch.randn(2, 1, 1, 1, 8, dtype=torch.float64)
 
     def score(t, s):
-        return (rope.turn(q, torch.tensor([[t]])) * rope.turn(k, torch.tensor([[s]]))).sum()
+        return (rope.rotate(q, torch.tensor([[t]])) * rope.rotate(k, torch.tensor([[s]]))).sum()
 
     torch.testing.assert_close(score(7, 3), score(1007, 1003))
     torch.testing.assert_close(score(7, 3), score(2, -2))
     assert not torch.allclose(score(7, 3), score(7, 4))
 
 
-def test_beta_one_replaces_beta_two_reflects_beta_zero_does_nothing(pairs):
+def test_beta_of_one_replaces_two_reflects_and_zero_does_nothing(pairs):
     q, k, v = (u[:, :, :1] for u in pairs)
     state = torch.randn(2, 2, 4, 4, dtype=torch.float64)
-    for beta, value, want in ((1.0, v, v), (2.0, 0 * v, -(k @ state)), (0.0, v, k @ state)):
+    for beta, value, expected in ((1.0, v, v), (2.0, 0 * v, -(k @ state)), (0.0, v, k @ state)):
         strength = torch.full((2, 2, 1), beta, dtype=torch.float64)
-        _, after = chunked(q, k, value, Gates(erase=strength, write=strength), state)
-        torch.testing.assert_close(k @ after, want)
+        _, after = chunked_scan(q, k, value, Gates(erase=strength, write=strength), state)
+        torch.testing.assert_close(k @ after, expected)
 
 
 def test_delta_with_orthonormal_keys_recalls_exactly(pairs):
     k, v = torch.eye(4).double().expand(2, 2, 4, 4), pairs[2][:, :, :4]
     one = torch.ones(2, 2, 4, dtype=torch.float64)
-    _, state = chunked(k, k, v, Gates(erase=one, write=one))
+    _, state = chunked_scan(k, k, v, Gates(erase=one, write=one))
     torch.testing.assert_close(k @ state, v)
 
 
-def test_gated_delta_that_keeps_everything_is_delta(x):
-    gated = memory(update_rule={"name": "gated_delta", "max_beta": 2})
+def test_gated_delta_without_decay_is_delta(x):
+    gated = make_memory(update_rule={"name": "gated_delta", "max_beta": 2})
     with torch.no_grad():
         gated.update_rule.log_rate.fill_(-torch.inf)
-    torch.testing.assert_close(gated(x)[0], answer(x))
+    torch.testing.assert_close(gated(x)[0], memory_output(x))
 
 
 def test_delta_product_with_one_step_is_delta(x):
-    assert torch.equal(answer(x, update_rule={"name": "delta_product", "steps": 1, "max_beta": 2}), answer(x))
+    assert torch.equal(
+        memory_output(x, update_rule={"name": "delta_product", "steps": 1, "max_beta": 2}), memory_output(x)
+    )
 
 
-def test_retention_that_keeps_everything_is_linear_attention(x):
-    layer = memory(update_rule="retention", feature_map="elu_plus_one")
+def test_retention_without_decay_is_linear_attention(x):
+    layer = make_memory(update_rule="retention", feature_map="elu_plus_one")
     gates = layer.update_rule.gates
     layer.update_rule.gates = lambda x: gates(x)._replace(log_keep=torch.zeros_like(gates(x).log_keep))
-    torch.testing.assert_close(layer(x)[0], answer(x, update_rule={"name": "linear_attention", "normaliser": "none"}))
+    torch.testing.assert_close(
+        layer(x)[0], memory_output(x, update_rule={"name": "linear_attention", "normalizer": "none"})
+    )
 
 
-def test_retention_fades_at_the_pace_of_its_head():
+def test_retention_decays_at_the_rate_of_its_head():
     log_keep = build("update_rule", "retention", heads=4).gates(torch.zeros(1, 3, 8)).log_keep
     torch.testing.assert_close(log_keep.exp()[0, :, 0], 1 - 2.0 ** -torch.arange(5.0, 9.0))
 
 
-def test_two_reflections_per_token_turn_the_memory():
-    """A product of two reflections is a rotation: here by 120 degrees, so that three tokens bring the state back."""
+def test_two_reflections_per_token_rotate_the_memory():
+    """A product of two reflections is a rotation: here by 120 degrees, so that three tokens restore the state."""
     angle = torch.tensor(torch.pi / 3, dtype=torch.float64)
     keys = torch.stack([torch.tensor([1.0, 0.0]).double(), torch.stack([angle.cos(), angle.sin()])])
     k = keys.repeat(3, 1)[None, None]  # three tokens of two writes each
     two = torch.full((1, 1, 6), 2.0, dtype=torch.float64)
     state = torch.randn(1, 1, 2, 2, dtype=torch.float64)
     q = torch.zeros(1, 1, 3, 2, dtype=torch.float64)
-    _, after = chunked(q, k, torch.zeros_like(k), Gates(erase=two, write=two), state)
+    _, after = chunked_scan(q, k, torch.zeros_like(k), Gates(erase=two, write=two), state)
     torch.testing.assert_close(after, state)
 
 
-def test_the_feature_maps_are_their_formulas():
+def test_feature_maps_equal_their_formulas():
     u = torch.randn(50, 6, dtype=torch.float64)
     torch.testing.assert_close(build("feature_map", "elu_plus_one")(u), F.elu(u) + 1)
-    want = F.silu(u) / (F.silu(u).square().sum(-1, keepdim=True) + 1e-6).sqrt()
-    torch.testing.assert_close(build("feature_map", "silu_l2")(u), want)
+    expected = F.silu(u) / (F.silu(u).square().sum(-1, keepdim=True) + 1e-6).sqrt()
+    torch.testing.assert_close(build("feature_map", "silu_l2")(u), expected)
     assert build("feature_map", "silu_l2")(torch.zeros(6)).abs().max() == 0

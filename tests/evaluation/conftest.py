@@ -1,19 +1,19 @@
-"""A study of small language models, run with tasks of lm-eval after training."""
+"""A study of small language models that are evaluated with lm-eval tasks after training."""
 
 from contextlib import chdir
 
 import pytest
 
 import hqlt_lab as lab
-from tests.evaluation.questions import local
-from tests.tasks.texts import prepared
+from tests.evaluation.local_datasets import write_local_datasets
+from tests.tasks.small_corpus import prepare_small_corpus
 
-STUDY = """
+STUDY_YAML = """
 question: Which memory reads best?
 task: {name: language, data: data, length: 64, eval_size: 4}
 model: {width: 16, heads: 2, layers: 2, mlp_width: 16, timing: {name: synchronous, window: 8}}
 train: {steps: 6, batch_size: 4, valid_every: 6, log_every: 3}
-trainer: {accelerator: cpu, canary: false}
+trainer: {accelerator: cpu, check_determinism: false}
 launcher: {workers: 1, threads: 1}
 arms: {vector: {}, softmax: {model.mixer: kv_only}}
 tune: {train.lr: [1e-2, 1e-3]}
@@ -25,20 +25,15 @@ published: {vector: {eval/piqa/acc: {best: 66.2}}}
 """
 
 
-@pytest.fixture(scope="session")
-def trained(tmp_path_factory):
-    """Where a study was run, and what came of it: once for all who ask."""
-    folder = tmp_path_factory.mktemp("harness")
-    with chdir(folder):
-        prepared(folder / "data", 200)
-        local(folder / "local")
-        (folder / "study.yaml").write_text(STUDY)
-        return folder, lab.run("study.yaml")
-
-
 @pytest.fixture(scope="module")
-def study(trained):
-    """What came of the run, in the folder that is the working folder now."""
-    folder, finished = trained
+def study(tmp_path_factory):
+    """The result of a finished study, with its folder as the working directory.
+
+    Run once per test file, because tests add results to its cells.
+    """
+    folder = tmp_path_factory.mktemp("lm_eval")
     with chdir(folder):
-        yield finished
+        prepare_small_corpus(folder / "data", 200)
+        write_local_datasets(folder / "local")
+        (folder / "study.yaml").write_text(STUDY_YAML)
+        yield lab.run("study.yaml")

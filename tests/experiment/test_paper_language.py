@@ -1,12 +1,12 @@
-"""The paper's tables on language as files: every row with its numbers, settings and size."""
+"""The experiment files of the paper's language tables: every row has its published numbers, settings and size."""
 
 from functools import cache
 
 import pytest
 
-from hqlt_lab.experiment.experiment import load
-from hqlt_lab.experiment.plan import plan
-from tests.experiment.paper import PAPER, difference, parameters, settings
+from hqlt_lab.experiment.expand_cells import expand_plan
+from hqlt_lab.experiment.load_experiment import load_experiment
+from tests.experiment.paper_tables import PAPER, changed_settings, count_parameters, flatten_settings
 
 LANGUAGE = ("retrieval.yaml", "positions.yaml", "prior_work.yaml", "language_340m.yaml", "language_1b3.yaml")
 
@@ -19,11 +19,11 @@ RETRIEVAL_METRICS = ("swde/contains", "squad_newline/contains", "fda_original/co
 HYBRID, HYBRID_1B3 = 399_233_024, 1_465_750_528
 DELTANET, DELTANET_1B3 = 374_067_200, 1_365_087_232
 TRANSFORMER, TRANSFORMER_1B3 = 373_867_520, 1_364_297_728
-# the authors count strengths of writing, 8 in each of 24 layers, that linear attention never reads: not built here
-STRENGTH = 8 * 1024
-LINEAR = HYBRID - 24 * STRENGTH
+# The published linear attention has an unused beta projection: 8 heads in each of 24 layers. It is not built here.
+BETA = 8 * 1024
+LINEAR = HYBRID - 24 * BETA
 
-# the columns as they are printed; the count of parameters
+# arm: (columns as printed, number of parameters)
 GENERAL = {
     "synchronous": ((26.3, 29.4, 33.3, 66.2, 42.7, 53.8, 61.5, 29.4, 47.8), HYBRID),
     "delayed_stream": ((26.4, 33.1, 33.6, 67.9, 42.1, 51.8, 59.4, 29.5, 47.4), HYBRID),
@@ -60,7 +60,7 @@ RETRIEVAL = {
     "deltanet_1b3": ((32.9, 29.9, 23.6, 28.8), DELTANET_1B3),
     "transformer_1b3": ((53.7, 41.5, 64.7, 53.3), TRANSFORMER_1B3),
 }
-# two tables of the appendix, side by side
+# columns of two tables of the appendix
 POSITIONS = {
     "rope": ((26.3, 29.4, 33.3, 66.2, 42.7, 53.8, 61.5, 29.4, 47.8, 20.0, 28.4, 10.9, 19.8), HYBRID),
     "none": ((27.3, 31.8, 32.4, 66.2, 40.7, 51.9, 60.3, 29.8, 46.9, 17.1, 28.4, 13.4, 19.6), HYBRID),
@@ -78,55 +78,55 @@ TABLES = {
     "retrieval.yaml": (RETRIEVAL, RETRIEVAL_METRICS, {"deltanet_beta_2", "softmax_window_64"}),
     "positions.yaml": (POSITIONS, GENERAL_METRICS + RETRIEVAL_METRICS, set()),
 }
-# by hand from the DeltaNet, all of a hybrid but its mixer; forgetting is as much as strength again and 2 x 8 a layer
+# Computed from DeltaNet, which is a hybrid without mixer. A decay gate has as many parameters as beta, plus 2 x 8.
 PRIOR_WORK = {
     "synchronous": HYBRID,
-    "infini_attention": DELTANET - 24 * STRENGTH + 24 * 2,
+    "infini_attention": DELTANET - 24 * BETA + 24 * 2,
     "infini_attention_delta": DELTANET + 24 * 2,
-    "based": DELTANET - 24 * STRENGTH,
-    "based_layers": DELTANET - 24 * STRENGTH,
-    "layer_wise": DELTANET - 12 * STRENGTH,
-    "layer_wise_full": DELTANET - 6 * STRENGTH,
-    "gated_deltanet": DELTANET + 24 * (STRENGTH + 16),
-    "gated_hybrid": HYBRID + 24 * (STRENGTH + 16),
-    "retnet": DELTANET - 24 * STRENGTH,
+    "based": DELTANET - 24 * BETA,
+    "based_layers": DELTANET - 24 * BETA,
+    "layer_wise": DELTANET - 12 * BETA,
+    "layer_wise_full": DELTANET - 6 * BETA,
+    "gated_deltanet": DELTANET + 24 * (BETA + 16),
+    "gated_hybrid": HYBRID + 24 * (BETA + 16),
+    "retnet": DELTANET - 24 * BETA,
 }
 
 
 @cache
 def experiment(name):
-    return load(PAPER / name)
+    return load_experiment(PAPER / name)
 
 
 @cache
-def by_arm(name):
-    return {one.cell.arm: one.cell for one in plan(experiment(name))}
+def cells_by_arm(name):
+    return {planned.cell.arm: planned.cell for planned in expand_plan(experiment(name))}
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_every_row_has_its_numbers_and_its_size(name):
+def test_every_row_has_its_published_numbers_and_size(name):
     table, metrics, controls = TABLES[name]
     assert experiment(name).published == {
         arm: {f"eval/{metric}": {"median": value} for metric, value in zip(metrics, row, strict=True)}
         for arm, (row, _) in table.items()
     }
-    cells = by_arm(name)
-    assert {arm: parameters(cells[arm]) for arm in table} == {arm: size for arm, (_, size) in table.items()}
+    cells = cells_by_arm(name)
+    assert {arm: count_parameters(cells[arm]) for arm in table} == {arm: size for arm, (_, size) in table.items()}
     assert set(cells) - set(table) == controls
     assert {f"eval/{metric}" for metric in metrics} <= {*experiment(name).measure.report}
 
 
 @pytest.mark.parametrize("name", LANGUAGE)
-def test_averages_are_those_of_their_row(name):
+def test_published_averages_are_the_means_of_their_rows(name):
     for row in experiment(name).published.values():
-        for kind, counted in {"general": ("acc", "acc_norm"), "retrieval": ("contains",)}.items():
-            values = [told["median"] for metric, told in row.items() if metric.rpartition("/")[2] in counted]
+        for task_set, averaged in {"general": ("acc", "acc_norm"), "retrieval": ("contains",)}.items():
+            values = [numbers["median"] for metric, numbers in row.items() if metric.rpartition("/")[2] in averaged]
             if values:
-                assert sum(values) / len(values) == pytest.approx(row[f"eval/{kind}/average"]["median"], abs=0.051)
+                assert sum(values) / len(values) == pytest.approx(row[f"eval/{task_set}/average"]["median"], abs=0.051)
 
 
 @pytest.mark.parametrize("name", LANGUAGE)
-def test_every_arm_is_trained_as_the_paper_says(name):
+def test_every_arm_has_the_training_settings_of_the_paper(name):
     stated = {
         "model.layers": 24,
         "model.mlp": "swiglu",
@@ -147,23 +147,23 @@ def test_every_arm_is_trained_as_the_paper_says(name):
         "train.clip": 1.0,
     }
     assert experiment(name).seeds == (42,) and experiment(name).evaluate.length == 2048
-    for arm, cell in by_arm(name).items():
+    for arm, cell in cells_by_arm(name).items():
         large = arm.endswith("_1b3") or name == "language_1b3.yaml"
-        assert {path: settings(cell)[path] for path in stated} == stated
+        assert {path: flatten_settings(cell)[path] for path in stated} == stated
         assert cell.model["width"] == (2048 if large else 1024)
         tokens = cell.train.steps * cell.train.batch_size * cell.task["length"]
         assert tokens == (16_441_671_680 if large else 15_032_385_536)
 
 
 @pytest.mark.parametrize(("name", "heads"), [("language_340m.yaml", 8), ("language_1b3.yaml", 16)])
-def test_arms_differ_from_the_first_in_what_they_are_named_by(name, heads):
-    cells = by_arm(name)
+def test_arms_differ_from_the_first_only_in_the_settings_they_are_named_after(name, heads):
+    cells = cells_by_arm(name)
     first = cells["synchronous"]
     assert first.model["heads"] == heads and first.model["timing"] == {"name": "synchronous", "window": 64}
     assert first.model["update_rule"] == {"name": "delta", "max_beta": 2} and first.model["mixer"]["name"] == "vector"
     softmax = {"model.mixer": {"name": "kv_only"}, "model.timing": {"name": "synchronous", "window": None}}
     plain = {"model.value_activation": "none", "model.head_norm": False, "model.residual_init": "normal"}
-    told = {
+    expected = {
         "delayed_stream": {"model.timing": {"name": "delayed_stream", "window": 64, "gates": "current"}},
         "delayed_chunk": {"model.timing": {"name": "delayed_chunk", "window": 64, "hold": None}},
         "transformer": softmax | plain | {"model.heads": 2 * heads},
@@ -174,84 +174,85 @@ def test_arms_differ_from_the_first_in_what_they_are_named_by(name, heads):
         "transformer_as_hybrid": softmax,
     }
     if name == "language_340m.yaml":
-        told |= windows(128, 256, 512) | {"sum": {"model.mixer": {"name": "sum"}}}
-        told |= {"linear_attention": linear("time"), "linear_attention_as_coded": linear("heads")}
-    assert {arm: difference(first, cells[arm]) for arm in told} == told
-    assert {*cells} == {*told, "synchronous", "synchronous_matched"}
-    matched, deltanet = parameters(cells["synchronous_matched"]), parameters(cells["deltanet"])
+        expected |= windows(128, 256, 512) | {"sum": {"model.mixer": {"name": "sum"}}}
+        expected |= {"linear_attention": linear("time"), "linear_attention_as_coded": linear("heads")}
+    assert {arm: changed_settings(first, cells[arm]) for arm in expected} == expected
+    assert {*cells} == {*expected, "synchronous", "synchronous_matched"}
+    matched, deltanet = count_parameters(cells["synchronous_matched"]), count_parameters(cells["deltanet"])
     assert matched == pytest.approx(deltanet, rel=0.002)
-    assert set(difference(first, cells["synchronous_matched"])) == {"model.mlp_width"}
+    assert set(changed_settings(first, cells["synchronous_matched"])) == {"model.mlp_width"}
 
 
-def test_positions_differ_in_nothing_else():
-    cells = by_arm("positions.yaml")
+def test_arms_without_positions_differ_only_in_positions():
+    cells = cells_by_arm("positions.yaml")
     for arm, cell in cells.items():
         window = 1024 if arm.endswith("1024") else 64
         assert cell.model["timing"] == {"name": "synchronous", "window": window}
         if arm.startswith("none"):
-            assert difference(cells[arm.replace("none", "rope")], cell) == {"model.positions": {"name": "none"}}
+            assert changed_settings(cells[arm.replace("none", "rope")], cell) == {"model.positions": {"name": "none"}}
 
 
-def test_prior_work_is_composed_of_the_same_parts_on_the_same_backbone():
-    cells = by_arm("prior_work.yaml")
-    assert {arm: parameters(cell) for arm, cell in cells.items()} == PRIOR_WORK
-    changed = {path for cell in cells.values() for path in difference(cells["synchronous"], cell)}
+def test_prior_work_differs_only_in_timing_update_rule_and_mixer():
+    cells = cells_by_arm("prior_work.yaml")
+    assert {arm: count_parameters(cell) for arm, cell in cells.items()} == PRIOR_WORK
+    changed = {path for cell in cells.values() for path in changed_settings(cells["synchronous"], cell)}
     assert changed == {"model.timing", "model.update_rule", "model.mixer"}
-    assert difference(cells["synchronous"], cells["gated_hybrid"])["model.update_rule"]["max_beta"] == 2
-    told = experiment("language_340m.yaml").published["synchronous"] | experiment("retrieval.yaml").published["vector"]
+    assert changed_settings(cells["synchronous"], cells["gated_hybrid"])["model.update_rule"]["max_beta"] == 2
+    general = experiment("language_340m.yaml").published["synchronous"]
+    table = general | experiment("retrieval.yaml").published["vector"]
     (published,) = experiment("prior_work.yaml").published.values()
-    assert published == {metric: told[metric] for metric in published} and len(published) == 3
+    assert published == {metric: table[metric] for metric in published} and len(published) == 3
 
 
-def test_prior_work_is_what_it_is_named_after():
-    cells = by_arm("prior_work.yaml")
+def test_prior_work_has_the_components_of_the_models_it_is_named_after():
+    cells = cells_by_arm("prior_work.yaml")
     chunks = {"model.timing": {"name": "delayed_chunk", "window": 64, "hold": None}}
     constants = {"model.mixer": {"name": "static"}}
-    turns = {"model.mixer": [{"name": "fw_only"}, {"name": "kv_only"}]}
-    told = {
+    alternating = {"model.mixer": [{"name": "fw_only"}, {"name": "kv_only"}]}
+    expected = {
         "infini_attention": chunks | linear("time") | constants,
         "infini_attention_delta": chunks | {"model.update_rule": {"name": "delta", "max_beta": 1}} | constants,
         "based": linear("time") | {"model.mixer": {"name": "sum"}},
-        "based_layers": linear("time") | turns,
-        "layer_wise": turns,
+        "based_layers": linear("time") | alternating,
+        "layer_wise": alternating,
         "layer_wise_full": {
             "model.mixer": [{"name": "fw_only"}] * 3 + [{"name": "kv_only"}],
             "model.timing": {"name": "synchronous", "window": None},
         },
     }
-    assert {arm: difference(cells["synchronous"], cells[arm]) for arm in told} == told
+    assert {arm: changed_settings(cells["synchronous"], cells[arm]) for arm in expected} == expected
     names = {arm: cells[arm].model["update_rule"]["name"] for arm in ("gated_deltanet", "gated_hybrid", "retnet")}
     assert names == {"gated_deltanet": "gated_delta", "gated_hybrid": "gated_delta", "retnet": "retention"}
     assert [cells[arm].model["mixer"]["name"] for arm in names] == ["fw_only", "vector", "fw_only"]
-    assert difference(cells["gated_deltanet"], cells["retnet"]).keys() == {"model.update_rule"}
+    assert changed_settings(cells["gated_deltanet"], cells["retnet"]).keys() == {"model.update_rule"}
 
 
-def test_rows_of_the_retrieval_table_differ_in_what_they_are_named_by():
-    cells = by_arm("retrieval.yaml")
+def test_rows_of_the_retrieval_table_differ_only_in_the_settings_they_are_named_after():
+    cells = cells_by_arm("retrieval.yaml")
     plain = {"model.value_activation": "none", "model.head_norm": False, "model.residual_init": "normal"}
     softmax = plain | {"model.mixer": {"name": "kv_only"}, "model.heads": 16}
-    everything = {"model.timing": {"name": "synchronous", "window": None}}
+    full_attention = {"model.timing": {"name": "synchronous", "window": None}}
     deltanet = {"model.mixer": {"name": "fw_only"}, "model.update_rule": {"name": "delta", "max_beta": 1}}
-    told = windows(128, 256, 512, 1024) | {
+    expected = windows(128, 256, 512, 1024) | {
         "sum": {"model.mixer": {"name": "sum"}},
         "scalar": {"model.mixer": {"name": "scalar"}},
         "deltanet": deltanet,
         "deltanet_beta_2": {"model.mixer": {"name": "fw_only"}},
         "softmax_window_64": {"model.mixer": {"name": "kv_only"}},
-        "transformer": softmax | everything,
+        "transformer": softmax | full_attention,
         "transformer_window_1024": softmax | windows(1024)["window_1024"],
     }
-    assert {arm: difference(cells["vector"], cells[arm]) for arm in told} == told
-    shorter = difference(cells["transformer"], cells["transformer_length_1024"])
+    assert {arm: changed_settings(cells["vector"], cells[arm]) for arm in expected} == expected
+    shorter = changed_settings(cells["transformer"], cells["transformer_length_1024"])
     assert (shorter.pop("train.batch_size"), shorter.pop("task")["length"], shorter) == (512, 1024, {})
     large = {"model.width": 2048, "model.heads": 16, "task": cells["vector_1b3"].task}
-    of_1b3 = {"vector": large, "deltanet": large | deltanet, "transformer": large | softmax | everything}
-    of_1b3["transformer"] |= {"model.heads": 32}
-    assert {arm: difference(cells["vector"], cells[f"{arm}_1b3"]) for arm in of_1b3} == of_1b3
+    expected_1b3 = {"vector": large, "deltanet": large | deltanet, "transformer": large | softmax | full_attention}
+    expected_1b3["transformer"] |= {"model.heads": 32}
+    assert {arm: changed_settings(cells["vector"], cells[f"{arm}_1b3"]) for arm in expected_1b3} == expected_1b3
 
 
-def linear(normaliser):
-    return {"model.update_rule": {"name": "linear_attention", "normaliser": normaliser}}
+def linear(normalizer):
+    return {"model.update_rule": {"name": "linear_attention", "normalizer": normalizer}}
 
 
 def windows(*sizes):

@@ -1,4 +1,4 @@
-"""From a file to cells: arms, axes, points, seeds; their settings and their keys."""
+"""Experiment files expand to cells (arms x axes x points x seeds) with the right settings and keys."""
 
 import json
 import subprocess
@@ -9,12 +9,13 @@ import jsonschema
 import pytest
 from omegaconf import OmegaConf
 
-from hqlt_lab.errors import ConfigError
-from hqlt_lab.experiment.cell import cell_from
-from hqlt_lab.experiment.experiment import load
-from hqlt_lab.experiment.json_schema import json_schema
-from hqlt_lab.experiment.plan import chosen, key_of, plan
-from hqlt_lab.experiment.tune import Range
+from hqlt_lab.experiment.apply_overrides import apply_changes
+from hqlt_lab.experiment.cell import cell_from_dict
+from hqlt_lab.experiment.expand_cells import cell_key, expand_plan, filter_cells
+from hqlt_lab.experiment.json_schema import build_json_schema
+from hqlt_lab.experiment.load_experiment import load_experiment
+from hqlt_lab.experiment.parse_axes import Range
+from tests.issues import raises_issue
 
 BASE = """
 question: What matters?
@@ -25,7 +26,7 @@ train: {steps: 10, batch_size: 8}
 
 
 @pytest.fixture
-def written(tmp_path):
+def write_file(tmp_path):
     def write(more="", name="question.yaml", base=BASE):
         (tmp_path / name).write_text(base + more)
         return tmp_path / name
@@ -34,38 +35,41 @@ def written(tmp_path):
 
 
 def cells(experiment):
-    return [planned.cell for planned in plan(experiment)]
+    return [planned.cell for planned in expand_plan(experiment)]
 
 
-def test_arms_times_axes_times_points_times_seeds(written):
-    file = written(
+def test_cells_are_arms_times_axes_times_points_times_seeds(write_file):
+    file = write_file(
         "arms: {a: {}, b: {model.positions: none}}\ncross: {model.mixer: [sum, vector], model.timing.window: [4, 8]}\n"
         "tune: {train.lr: [1e-3, 1e-4]}\nseeds: [3, 5]\n"
     )
-    made = cells(load(file))
-    assert len(made) == 2 * 4 * 2 * 2
-    assert made[0].arm == "a, mixer=sum, window=4" and made[-1].arm == "b, mixer=vector, window=8"
-    assert made[-1].axes == {"model.mixer": "vector", "model.timing.window": 8, "train.lr": 1e-4}
-    assert made[-1].model["mixer"] == {"name": "vector"} and made[-1].model["timing"]["window"] == 8
-    assert made[-1].train.lr == 1e-4 and made[-1].seed == 5
-    assert len({planned.key for planned in plan(load(file))}) == 32
+    planned_cells = cells(load_experiment(file))
+    first, last = planned_cells[0], planned_cells[-1]
+    assert len(planned_cells) == 2 * 4 * 2 * 2
+    assert first.arm == "a, mixer=sum, window=4" and last.arm == "b, mixer=vector, window=8"
+    assert last.axes == {"model.mixer": "vector", "model.timing.window": 8, "train.lr": 1e-4}
+    assert last.model["mixer"] == {"name": "vector"} and last.model["timing"]["window"] == 8
+    assert last.train.lr == 1e-4 and last.seed == 5
+    assert len({planned.key for planned in expand_plan(load_experiment(file))}) == 32
 
 
-def test_a_backend_that_is_asked_for_makes_another_cell(written):
-    made = cells(load(written("arms: {a: {}, b: {ops.scan: recurrent}}\nops: {attention: auto}\nseeds: 1\n")))
-    assert [cell.ops.scan for cell in made] == ["auto", "recurrent"] and key_of(made[0]) != key_of(made[1])
-    assert key_of(made[0]) == key_of(cells(load(written("seeds: 1\n")))[0])
-    with pytest.raises(ConfigError, match=r"ops\.scan"):
-        load(written("ops: {scan: fals}\n"))
+def test_requested_backend_changes_the_key(write_file):
+    auto, recurrent = cells(
+        load_experiment(write_file("arms: {a: {}, b: {ops.scan: recurrent}}\nops: {attention: auto}\nseeds: 1\n"))
+    )
+    assert (auto.ops.scan, recurrent.ops.scan) == ("auto", "recurrent") and cell_key(auto) != cell_key(recurrent)
+    assert cell_key(auto) == cell_key(cells(load_experiment(write_file("seeds: 1\n")))[0])
+    with raises_issue("ops.scan", "setting_of_wrong_type"):
+        load_experiment(write_file("ops: {scan: fals}\n"))
 
 
-def test_without_arms_there_is_one(written):
-    assert [cell.arm for cell in cells(load(written("seeds: 1\n")))] == ["base"]
+def test_experiment_without_arms_has_one_arm(write_file):
+    assert [cell.arm for cell in cells(load_experiment(write_file("seeds: 1\n")))] == ["base"]
 
 
-def test_one_at_a_time_changes_one_axis_each(written):
-    file = written("one_at_a_time: {model.mixer: [sum, scalar], model.positions: [none]}\nseeds: 1\n")
-    assert [cell.arm for cell in cells(load(file))] == [
+def test_one_at_a_time_changes_a_single_axis_per_arm(write_file):
+    file = write_file("one_at_a_time: {model.mixer: [sum, scalar], model.positions: [none]}\nseeds: 1\n")
+    assert [cell.arm for cell in cells(load_experiment(file))] == [
         "base",
         "base, mixer=sum",
         "base, mixer=scalar",
@@ -73,70 +77,72 @@ def test_one_at_a_time_changes_one_axis_each(written):
     ]
 
 
-def test_axis_values_may_be_whole_parts(written):
-    file = written("cross: {model.update_rule: [linear_attention, {name: delta, max_beta: 2}]}\nseeds: 1\n")
-    first, second = cells(load(file))
-    assert first.model["update_rule"] == {"name": "linear_attention", "normaliser": "time"}
+def test_axis_values_can_be_components_with_options(write_file):
+    file = write_file("cross: {model.update_rule: [linear_attention, {name: delta, max_beta: 2}]}\nseeds: 1\n")
+    first, second = cells(load_experiment(file))
+    assert first.model["update_rule"] == {"name": "linear_attention", "normalizer": "time"}
     assert second.arm == "base, update_rule=delta(max_beta=2)" and second.model["update_rule"]["max_beta"] == 2
 
 
-def test_setting_a_part_replaces_it_and_setting_its_name_keeps_its_options(written):
-    file = written(
-        "arms:\n  kept: {model.timing.name: delayed_stream}\n"
+def test_setting_a_component_replaces_it_and_setting_its_name_keeps_its_options(write_file):
+    file = write_file(
+        "arms:\n  renamed: {model.timing.name: delayed_stream}\n"
         "  replaced: {model.timing: {name: delayed_chunk, window: 5}}\n"
-        "  bare: {model.update_rule.max_beta: 2}\nseeds: 1\n"
+        "  option: {model.update_rule.max_beta: 2}\nseeds: 1\n"
     )
-    kept, replaced, bare = cells(load(file))
-    assert kept.model["timing"] == {"name": "delayed_stream", "window": 4, "gates": "current"}
+    renamed, replaced, option = cells(load_experiment(file))
+    assert renamed.model["timing"] == {"name": "delayed_stream", "window": 4, "gates": "current"}
     assert replaced.model["timing"] == {"name": "delayed_chunk", "window": 5, "hold": None}
-    assert bare.model["update_rule"] == {"name": "delta", "max_beta": 2}
+    assert option.model["update_rule"] == {"name": "delta", "max_beta": 2}
 
 
-def test_a_range_is_kept_for_the_search(written):
-    experiment = load(written("tune: {train.lr: {low: 1e-4, high: 1e-2, log: true, trials: 7}}\n"))
+def test_range_is_not_expanded_into_cells(write_file):
+    experiment = load_experiment(write_file("tune: {train.lr: {low: 1e-4, high: 1e-2, log: true, trials: 7}}\n"))
     assert experiment.tune["train.lr"] == Range(low=1e-4, high=1e-2, log=True, trials=7)
     assert len(cells(experiment)) == 3
 
 
-def test_overrides_and_arms_reach_interpolated_values(written):
-    """A value that refers to another follows it, also when an arm or the command line changes that one."""
-    file = written(
+def test_interpolation_follows_overrides_and_arms(write_file):
+    """A value that refers to another one changes with it, also when an arm or the command line changes that one."""
+    file = write_file(
         "  lr_horizon: ${train.steps}\narms: {short: {}, long: {train.steps: 40}}\nseeds: 1\n",
         base=BASE.replace("train: {steps: 10, batch_size: 8}", "train:\n  steps: 10\n  batch_size: 8"),
     )
-    assert [cell.train.lr_horizon for cell in cells(load(file))] == [10, 40]
-    assert [cell.train.lr_horizon for cell in cells(load(file, ["train.steps=20"]))] == [20, 40]
+    assert [cell.train.lr_horizon for cell in cells(load_experiment(file))] == [10, 40]
+    assert [cell.train.lr_horizon for cell in cells(load_experiment(file, ["train.steps=20"]))] == [20, 40]
 
 
-def test_a_file_can_extend_another(written):
-    written("arms: {a: {}, b: {model.mixer: sum}}\n", "other.yaml")
-    file = written(
+def test_file_can_extend_another(write_file):
+    write_file("arms: {a: {}, b: {model.mixer: sum}}\n", "other.yaml")
+    file = write_file(
         "extends: other.yaml\nmodel: {timing: {name: delayed_stream, window: 5}, width: 32, layers: 2}\n"
         "task: {name: parity}\n"
         "train: {lr: 0.5}\nseeds: 1\n",
         base="",
     )
-    one, other = cells(load(file))
-    assert one.train.steps == 10 and one.train.lr == 0.5
-    assert one.model["timing"]["window"] == 5 and one.model["heads"] == 2 and one.model["width"] == 32
-    assert one.task["train_length"] == [3, 40], "a part replaces a part"
-    assert other.model["mixer"] == {"name": "sum"}
+    first, second = cells(load_experiment(file))
+    assert first.train.steps == 10 and first.train.lr == 0.5
+    assert first.model["timing"]["window"] == 5 and first.model["heads"] == 2 and first.model["width"] == 32
+    assert first.task["train_length"] == [3, 40], "a component replaces a component"
+    assert second.model["mixer"] == {"name": "sum"}
 
 
-def test_a_file_that_extends_itself_is_told(written):
-    written("extends: question.yaml\n", "other.yaml")
-    with pytest.raises(ConfigError, match=r"extends itself, by way of question\.yaml -> other\.yaml"):
-        load(written("extends: other.yaml\n"))
+def test_file_that_extends_itself_is_an_error(write_file):
+    write_file("extends: question.yaml\n", "other.yaml")
+    with raises_issue("extends", "extends_itself"):
+        load_experiment(write_file("extends: other.yaml\n"))
 
 
-def test_a_stored_cell_is_the_same_cell(written):
-    for planned in plan(load(written("arms: {a: {}, b: {model.mixer: [sum, kv_only]}}\nseeds: 1\n"))):
-        stored = json.loads(json.dumps(planned.cell.as_dict()))
-        assert cell_from(stored) == planned.cell and key_of(cell_from(stored)) == planned.key
+def test_stored_cell_is_rebuilt_with_the_same_key(write_file):
+    for planned in expand_plan(
+        load_experiment(write_file("arms: {a: {}, b: {model.mixer: [sum, kv_only]}}\nseeds: 1\n"))
+    ):
+        stored = json.loads(json.dumps(planned.cell.to_dict()))
+        assert cell_from_dict(stored) == planned.cell and cell_key(cell_from_dict(stored)) == planned.key
 
 
 def key(file, *overrides):
-    return plan(load(file, overrides))[0].key
+    return expand_plan(load_experiment(file, overrides))[0].key
 
 
 @pytest.mark.parametrize(
@@ -153,8 +159,8 @@ def key(file, *overrides):
         "train.clip=null",
     ],
 )
-def test_the_key_changes_with_what_can_change_the_result(written, override):
-    file = written()
+def test_key_changes_with_settings_that_can_change_the_result(write_file, override):
+    file = write_file()
     assert key(file, override) != key(file)
 
 
@@ -174,26 +180,26 @@ def test_the_key_changes_with_what_can_change_the_result(written, override):
         "model.mixer=[vector, vector]",
     ],
 )
-def test_the_key_does_not_change_with_what_cannot(written, override):
-    file = written()
+def test_key_does_not_change_with_settings_that_cannot_change_the_result(write_file, override):
+    file = write_file()
     assert key(file, override) == key(file)
 
 
-def test_the_key_knows_what_no_memory_reads(written):
-    file = written()
+def test_components_that_no_memory_reads_are_not_in_the_key(write_file):
+    file = write_file()
     assert key(file, "model.mixer=kv_only", "model.update_rule=retention") == key(file, "model.mixer=kv_only")
     unread = ("model.positions=none", "model.timing.window=9")
     assert key(file, "model.mixer=fw_only", *unread) == key(file, "model.mixer=fw_only")
     assert key(file, "train.stop_at=99", "measure.select=valid/accuracy") != key(file, "train.stop_at=99")
 
 
-def test_keys_stay_what_they_are(written):
-    """Results are found by their keys for years: a change here needs a reason, and old studies need a way over."""
-    assert key(written()) == "92657026f0f7dfc3"
+def test_keys_are_stable_between_versions(write_file):
+    """Results are found by their keys. A change of keys needs a reason, and a migration for existing studies."""
+    assert key(write_file()) == "92657026f0f7dfc3"
 
 
 @pytest.mark.parametrize(
-    ("only", "count"),
+    ("filters", "count"),
     [
         ([], 12),
         (["arm=a"], 6),
@@ -203,65 +209,81 @@ def test_keys_stay_what_they_are(written):
         (["model.mixer=sum"], 6),
     ],
 )
-def test_cells_can_be_chosen(written, only, count):
-    file = written("arms: {a: {}, b: {model.positions: none}}\ncross: {model.mixer: [sum, vector]}\n")
-    assert len(chosen(plan(load(file)), only)) == count
+def test_cells_can_be_filtered(write_file, filters, count):
+    file = write_file("arms: {a: {}, b: {model.positions: none}}\ncross: {model.mixer: [sum, vector]}\n")
+    assert len(filter_cells(expand_plan(load_experiment(file)), filters)) == count
 
 
 @pytest.mark.parametrize(
-    ("only", "says"),
+    ("invalid_filter", "code"),
     [
-        ("arm", "--only arm: a choice is given as name=value"),
-        ("armm=a", "nothing is called 'armm'. Did you mean 'arm'?"),
-        ("arm=c", "--only arm=c: there is no such value. There is: a, b."),
-        ("seed=9", "There is: 0, 1, 2."),
+        ("arm", "not_label_and_value"),
+        ("armm=a", "unknown_label"),
+        ("arm=c", "unknown_label_value"),
+        ("seed=9", "unknown_label_value"),
     ],
 )
-def test_a_choice_of_nothing_is_told(written, only, says):
-    with pytest.raises(ConfigError) as told:
-        chosen(plan(load(written("arms: {a: {}, b: {model.positions: none}}\n"))), [only])
-    assert says in str(told.value)
+def test_filter_with_an_unknown_name_or_value_is_an_error(write_file, invalid_filter, code):
+    plan = expand_plan(load_experiment(write_file("arms: {a: {}, b: {model.positions: none}}\n")))
+    with raises_issue("--only", code):
+        filter_cells(plan, [invalid_filter])
 
 
-def test_the_room_loads_no_torch_until_a_composition_is_checked():
+def test_importing_the_package_does_not_load_torch():
     script = (
-        "import sys, hqlt_lab.experiment.experiment, hqlt_lab.experiment.json_schema; print('torch' in sys.modules)"
+        "import sys, hqlt_lab.experiment.load_experiment, hqlt_lab.experiment.json_schema\n"
+        "print('torch' in sys.modules)"
     )
     assert (
         subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "False\n"
     )
 
 
-def test_the_schema_accepts_good_files_and_refuses_bad_ones(written):
-    def valid(text):
-        return jsonschema.Draft202012Validator(json_schema()).is_valid(OmegaConf.to_container(OmegaConf.create(text)))
+def test_schema_accepts_valid_files_and_rejects_invalid_ones(write_file):
+    def is_valid(text):
+        return jsonschema.Draft202012Validator(build_json_schema()).is_valid(
+            OmegaConf.to_container(OmegaConf.create(text))
+        )
 
-    assert valid(BASE + "arms: {a: {}, b: {model.mixer: sum}}\ntune: {train.lr: {low: 0.1, high: 1}}\n")
-    assert valid(BASE.replace("layers: 2", "layers: 2, mixer: [sum, {name: vector}]"))
-    assert valid(BASE + "arms: {a: {allow: [idle_fast_weights]}}\n")
-    assert not valid(BASE + "arms: {a: {allow: [idle]}}\n")
-    for good, bad in (
+    assert is_valid(BASE + "arms: {a: {}, b: {model.mixer: sum}}\ntune: {train.lr: {low: 0.1, high: 1}}\n")
+    assert is_valid(BASE.replace("layers: 2", "layers: 2, mixer: [sum, {name: vector}]"))
+    assert is_valid(BASE + "arms: {a: {allow: [idle_fast_weights]}}\n")
+    assert not is_valid(BASE + "arms: {a: {allow: [idle]}}\n")
+    for valid_text, invalid_text in (
         ("width", "widht"),
         ("steps: 10", "steps: ten"),
         ("synchronous", "synchrone"),
         ("window", "windw"),
         ("task", "tsk"),
     ):
-        assert not valid(BASE.replace(good, bad, 1))
+        assert not is_valid(BASE.replace(valid_text, invalid_text, 1))
 
 
-def test_every_setting_has_a_sentence_in_the_schema():
+def test_every_setting_has_a_description_in_the_schema():
     for name in ("model", "train", "trainer", "measure"):
-        section = json_schema()["properties"][name]["properties"]
+        section = build_json_schema()["properties"][name]["properties"]
         assert all(setting["description"].endswith((".", "?")) for setting in section.values())
 
 
-def test_replace_is_how_a_cell_is_varied(written):
-    (cell,) = cells(load(written("seeds: 1\n")))
-    assert key_of(replace(cell, seed=9)) != key_of(cell) == key_of(replace(cell, arm="other"))
+def test_seed_changes_the_key_and_the_name_of_the_arm_does_not(write_file):
+    (cell,) = cells(load_experiment(write_file("seeds: 1\n")))
+    assert cell_key(replace(cell, seed=9)) != cell_key(cell) == cell_key(replace(cell, arm="other"))
 
 
-def test_a_choice_that_no_cell_meets_is_told(written):
+def test_every_precision_has_a_key_of_its_own(write_file):
+    (cell,) = cells(load_experiment(write_file("seeds: 1\n")))
+    trainers = [replace(cell.trainer, precision=precision) for precision in ("auto", "32", "64", "bf16-mixed")]
+    assert len({cell_key(replace(cell, trainer=trainer)) for trainer in trainers}) == len(trainers)
+
+
+def test_changes_of_an_arm_leave_the_base_as_it_was():
+    base = {"model": {"timing": {"name": "synchronous", "window": 4}}}
+    changed = apply_changes(base, {"model.timing.window": 8}, ("model",))
+    assert changed == {"model": {"timing": {"name": "synchronous", "window": 8}}}
+    assert base == {"model": {"timing": {"name": "synchronous", "window": 4}}}
+
+
+def test_filter_that_matches_no_cell_is_an_error(write_file):
     text = "arms: {a: {}}\none_at_a_time: {model.mixer: [sum], model.heads: [1]}\nseeds: 1\n"
-    with pytest.raises(ConfigError, match="--only mixer=sum,heads=1: there is each of these, but no cell that is all"):
-        chosen(plan(load(written(text))), ["mixer=sum,heads=1"])
+    with raises_issue("--only", "no_cell_matches"):
+        filter_cells(expand_plan(load_experiment(write_file(text))), ["mixer=sum,heads=1"])

@@ -1,18 +1,18 @@
-"""A cell that has learned a text, and its export."""
+"""Fixtures with a trained language-model cell and its export."""
 
 import pytest
 
 import hqlt_lab as lab
-from tests.generation.speakers import trained
-from tests.tasks.texts import prepared
+from tests.generation.text_models import train_language_cell
+from tests.tasks.small_corpus import prepare_small_corpus
 
 
 @pytest.fixture(scope="session")
 def text_cell(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cells")
-    return trained(folder, prepared(folder / "data"))
+    return train_language_cell(folder, prepare_small_corpus(folder / "data"))
 
 
 @pytest.fixture(scope="session")
-def exported(text_cell, tmp_path_factory):
+def export_folder(text_cell, tmp_path_factory):
     return lab.export(text_cell, tmp_path_factory.mktemp("exports") / "small").folder

@@ -1,14 +1,14 @@
-"""Out and back, bit by bit, whatever the model is made of."""
+"""Exporting and loading a model of any composition reproduces its outputs bit by bit."""
 
 import pytest
 import torch
 
 import hqlt_lab as lab
-from hqlt_lab.hugging_face.causal_lm import HqltForCausalLM
-from hqlt_lab.hugging_face.config import config_of
-from hqlt_lab.hugging_face.folder import ENCODER
-from hqlt_lab.hugging_face.read import load_export
-from hqlt_lab.hugging_face.write import write_model
+from hqlt_lab.hugging_face.configuration_hqlt import make_hqlt_config
+from hqlt_lab.hugging_face.export_layout import ENCODER_FOLDER
+from hqlt_lab.hugging_face.export_reader import load_export
+from hqlt_lab.hugging_face.export_writer import write_model
+from hqlt_lab.hugging_face.modeling_hqlt import HqltForCausalLM
 
 SMALL = {"vocabulary": 40, "width": 16, "heads": 2, "layers": 2, "mlp_width": 16}
 WINDOW = {"timing": {"name": "delayed_stream", "window": 4}}
@@ -32,56 +32,56 @@ COMPOSITIONS = [
 ]
 
 
-def told(settings):
-    return "-".join(part["name"] if isinstance(part, dict) else str(part) for part in settings.values())
+def composition_id(settings):
+    return "-".join(value["name"] if isinstance(value, dict) else str(value) for value in settings.values())
 
 
-def handed_on(model, folder):
-    config = config_of(model.config, 39, encoder="bytes", encoder_vocabulary=36, max_position_embeddings=8)
+def export_model(model, folder):
+    config = make_hqlt_config(model.config, 39, encoder="bytes", encoder_vocabulary=36, max_position_embeddings=8)
     folder.mkdir()
     write_model(model, config, folder)
-    (folder / ENCODER).mkdir()
+    (folder / ENCODER_FOLDER).mkdir()
     return folder
 
 
-@pytest.mark.parametrize("settings", COMPOSITIONS, ids=told)
-def test_every_composition_comes_back_as_it_was_in_our_class_and_in_theirs(settings, tmp_path):
+@pytest.mark.parametrize("settings", COMPOSITIONS, ids=composition_id)
+def test_exported_model_is_identical_when_loaded_by_the_lab_and_by_transformers(settings, tmp_path):
     model = lab.build_model(3, **(SMALL | settings)).eval()
-    folder = handed_on(model, tmp_path / "export")
+    folder = export_model(model, tmp_path / "export")
     tokens = torch.randint(0, 40, (2, 11))
     with torch.no_grad():
         expected, _ = model(tokens)
-        ours = load_export(folder).model
-        assert ours.config == model.config
-        assert torch.equal(ours(tokens)[0], expected)
-        theirs = HqltForCausalLM.from_pretrained(folder).eval()
-        assert torch.equal(theirs(tokens).logits, expected)
-    assert not any(parameter.is_meta for parameter in ours.parameters())
+        loaded = load_export(folder).model
+        assert loaded.config == model.config
+        assert torch.equal(loaded(tokens)[0], expected)
+        hf_model = HqltForCausalLM.from_pretrained(folder).eval()
+        assert torch.equal(hf_model(tokens).logits, expected)
+    assert not any(parameter.is_meta for parameter in loaded.parameters())
 
 
-def test_tied_embeddings_are_stored_once_and_tied_again(tmp_path):
+def test_tied_embeddings_are_stored_once_and_tied_after_loading(tmp_path):
     from safetensors.torch import load_file
 
-    folder = handed_on(lab.build_model(3, **SMALL, tie_embeddings=True), tmp_path / "export")
+    folder = export_model(lab.build_model(3, **SMALL, tie_embeddings=True), tmp_path / "export")
     stored = load_file(folder / "model.safetensors")
     assert ("model.embed.weight" in stored) + ("model.head.weight" in stored) == 1
-    ours, theirs = load_export(folder).model, HqltForCausalLM.from_pretrained(folder)
-    assert ours.head.weight is ours.embed.weight and theirs.model.head.weight is theirs.model.embed.weight
+    for model in (load_export(folder).model, HqltForCausalLM.from_pretrained(folder).model):
+        assert model.head.weight is model.embed.weight
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-def test_the_precision_is_the_one_asked_for_and_answers_stay_near(dtype, text_cell, tmp_path):
+def test_export_has_the_requested_dtype_and_nearly_the_same_logits(dtype, text_cell, tmp_path):
     lab.export(text_cell, tmp_path / "export", dtype)
-    ours = lab.load_export(tmp_path / "export").model
-    assert {parameter.dtype for parameter in ours.parameters()} == {getattr(torch, dtype)}
+    loaded = lab.load_export(tmp_path / "export").model
+    assert {parameter.dtype for parameter in loaded.parameters()} == {getattr(torch, dtype)}
     tokens = torch.randint(0, 257, (1, 20))
     with torch.no_grad():
-        expected, found = lab.load(text_cell).model(tokens)[0], ours(tokens)[0]
-    assert (found.float() - expected).abs().max() <= {"float32": 0.0}.get(dtype, 0.05)
+        expected, logits = lab.load(text_cell).model(tokens)[0], loaded(tokens)[0]
+    assert (logits.float() - expected).abs().max() <= {"float32": 0.0}.get(dtype, 0.05)
 
 
-def test_a_model_of_theirs_can_be_made_anew_and_is_drawn_as_ours_is():
+def test_new_transformers_model_has_the_same_initial_weights_as_ours():
     model = lab.build_model(0, **SMALL)
-    theirs = HqltForCausalLM(config_of(model.config, 39))
+    hf_model = HqltForCausalLM(make_hqlt_config(model.config, 39))
     for name, weight in model.state_dict().items():
-        assert torch.equal(theirs.model.state_dict()[name], weight)
+        assert torch.equal(hf_model.model.state_dict()[name], weight)

@@ -1,67 +1,67 @@
-"""A lesioned memory is silent, and nothing else changes."""
+"""A lesion silences one memory and changes nothing else."""
 
 import pytest
 import torch
 
 import hqlt_lab as lab
-from hqlt_lab.check.subject import noise
-from hqlt_lab.errors import ConfigError
+from hqlt_lab.check.component_under_test import fixed_noise
+from tests.issues import raises_issue
 
 
-def model_of(**settings):
-    words = {"width": 8, "heads": 2, "layers": 1, "mlp_width": 8, "init_std": 0.5, "mixer": "sum", **settings}
-    return lab.build_model(**words, timing={"name": "synchronous", "window": 3}).double()
+def make_model(**settings):
+    defaults = {"width": 8, "heads": 2, "layers": 1, "mlp_width": 8, "init_std": 0.5, "mixer": "sum"}
+    return lab.build_model(**defaults | settings, timing={"name": "synchronous", "window": 3}).double()
 
 
-@pytest.mark.parametrize(("memory", "left"), [("fw", "kv_only"), ("kv", "fw_only")])
-def test_without_one_memory_a_sum_is_the_other_alone(memory, left):
-    model, alone, x = model_of(), model_of(mixer=left), noise(2, 9, 8)
+@pytest.mark.parametrize(("memory", "remaining_mixer"), [("fw", "kv_only"), ("kv", "fw_only")])
+def test_sum_without_one_memory_equals_the_other_alone(memory, remaining_mixer):
+    model, alone, x = make_model(), make_model(mixer=remaining_mixer), fixed_noise(2, 9, 8)
     with lab.lesion(model, memory):
         lesioned = model(x)[0]
-    torch.testing.assert_close(lesioned, alone(x)[0])  # one seed gives both the same weights
+    torch.testing.assert_close(lesioned, alone(x)[0])  # the same seed gives both models the same weights
     assert not torch.allclose(model(x)[0], lesioned)
 
 
-def test_the_gates_stay_as_they_are():
-    model, x = model_of(mixer="vector"), noise(2, 9, 8)
+def test_gates_of_the_mixer_do_not_change():
+    model, x = make_model(mixer="vector"), fixed_noise(2, 9, 8)
     with lab.lesion(model, "fw"):
         gates = lab.probe(model, x)
     assert torch.equal(gates["gate_fw"], lab.probe(model, x)["gate_fw"])
     assert gates["work_fw"].max() == 0 and gates["share"].max() == 0
 
 
-def test_a_layer_of_one_memory_loses_it_too_and_one_of_the_other_does_not():
-    model, x = model_of(layers=3, mixer=["sum", "fw_only", "kv_only"]), noise(2, 9, 8)
+def test_layers_with_one_memory_are_lesioned_only_if_it_is_that_memory():
+    model, x = make_model(layers=3, mixer=["sum", "fw_only", "kv_only"]), fixed_noise(2, 9, 8)
     with lab.lesion(model, "fw"):
-        seen = lab.probe(model, x)
-    assert seen["share"][0].max() == 0 and seen["work_fw"].max() == 0
-    assert seen["work_kv"][2].min() > 0
+        probes = lab.probe(model, x)
+    assert probes["share"][0].max() == 0 and probes["work_fw"].max() == 0
+    assert probes["work_kv"][2].min() > 0
 
 
-def test_a_compiled_model_is_lesioned_too():
-    model, x = model_of(), noise(1, 9, 8)
+def test_compiled_model_can_be_lesioned():
+    model, x = make_model(), fixed_noise(1, 9, 8)
     with lab.lesion(model, "fw"):
-        want = model(x)[0]
+        expected = model(x)[0]
     model.compile(backend="eager")
     intact = model(x)[0]
     with lab.lesion(model, "fw"):
-        assert torch.equal(model(x)[0], want)
+        assert torch.equal(model(x)[0], expected)
     assert torch.equal(model(x)[0], intact)
     torch.compiler.reset()
 
 
-def test_the_hooks_go_even_if_something_goes_wrong_inside():
-    model = model_of()
+def test_hooks_are_removed_after_an_exception():
+    model = make_model()
     with pytest.raises(ZeroDivisionError), lab.lesion(model, "kv"):
         _ = 1 / 0
     assert not model.memories[0].mixer._forward_pre_hooks
 
 
-def test_a_model_of_one_memory_and_a_memory_that_is_none_are_told():
+def test_model_with_one_memory_and_unknown_memory_are_rejected():
     with (
-        pytest.raises(ConfigError, match="this model has fw alone, so there is nothing to tell apart"),
-        lab.lesion(model_of(mixer="fw_only"), "fw"),
+        raises_issue("lesion", "lesion_of_single_memory"),
+        lab.lesion(make_model(mixer="fw_only"), "fw"),
     ):
         pass
-    with pytest.raises(ConfigError, match="no memory is called 'kw'"), lab.lesion(model_of(), "kw"):
+    with raises_issue("lesion", "unknown_memory"), lab.lesion(make_model(), "kw"):
         pass

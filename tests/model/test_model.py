@@ -1,19 +1,18 @@
-"""The whole model: settings, layers of different kinds, initialisation, streaming, state."""
+"""The whole model: settings, mixed layers, initialization, streaming, state."""
 
 import pytest
 import torch
 
 import hqlt_lab as lab
-from hqlt_lab.check.subject import in_pieces, tensors
+from hqlt_lab.check.component_under_test import flatten_tensors, run_in_chunks
 from hqlt_lab.errors import ConfigError
 from hqlt_lab.model.config import ModelConfig, model_config
-from hqlt_lab.model.initialise import initialise
+from hqlt_lab.model.initialize import initialize_parameters
 from hqlt_lab.model.sequence_model import SequenceModel, build_model
+from tests.issues import raises_issue
 
 SMALL = {"vocabulary": 11, "width": 16, "heads": 2, "layers": 2, "mlp_width": 16, "init_std": 0.3}
-
-
-WORDS = torch.randint(0, 11, (3, 23), generator=torch.Generator().manual_seed(5))
+TOKENS = torch.randint(0, 11, (3, 23), generator=torch.Generator().manual_seed(5))
 
 
 @pytest.mark.parametrize(
@@ -30,92 +29,99 @@ WORDS = torch.randint(0, 11, (3, 23), generator=torch.Generator().manual_seed(5)
         {"update_rule": {"name": "delta_product", "steps": 2}, "timing": {"name": "delayed_chunk", "window": 4}},
     ],
 )
-def test_layers_of_different_kinds_stream_like_a_whole(settings):
+def test_mixed_layers_give_the_same_result_in_chunks_and_in_one_call(settings):
     model = build_model(**SMALL | settings).double()
-    whole, state = model(WORDS)
+    expected, state = model(TOKENS)
     for split in ([11, 12], [1] * 23, [2, 1, 9, 4, 7]):
-        logits, last = in_pieces(model, WORDS, split)
-        torch.testing.assert_close(logits, whole)
-        torch.testing.assert_close(tensors(last), tensors(state))
+        logits, last = run_in_chunks(model, TOKENS, split)
+        torch.testing.assert_close(logits, expected)
+        torch.testing.assert_close(flatten_tensors(last), flatten_tensors(state))
 
 
-def test_streaming_passes_gradients_across_calls():
+def test_gradients_flow_across_calls():
     model = build_model(**SMALL, timing={"name": "delayed_chunk", "window": 5}).double().train()
-    whole = torch.autograd.grad(model(WORDS)[0].square().sum(), list(model.parameters()))
-    parts = torch.autograd.grad(in_pieces(model, WORDS, [4, 19])[0].square().sum(), list(model.parameters()))
-    for one, other in zip(parts, whole, strict=True):
-        torch.testing.assert_close(one, other)
+    expected = torch.autograd.grad(model(TOKENS)[0].square().sum(), list(model.parameters()))
+    actual = torch.autograd.grad(run_in_chunks(model, TOKENS, [4, 19])[0].square().sum(), list(model.parameters()))
+    torch.testing.assert_close(actual, expected)
 
 
-def test_rows_that_have_seen_different_numbers_of_tokens_go_on_together():
+def test_rows_with_different_numbers_of_tokens_can_be_continued_in_one_batch():
     model = build_model(**SMALL, timing={"name": "delayed_chunk", "window": 5}, short_conv=3).double()
-    _, short = model(WORDS[:1, :6])
-    _, long = model(WORDS[1:2, :13])
-    both = tuple(joined(one, other) for one, other in zip(short, long, strict=True))
-    together, _ = model(WORDS[:2, 13:], both)
-    torch.testing.assert_close(together[:1], model(WORDS[:1, 13:], short)[0])
-    torch.testing.assert_close(together[1:], model(WORDS[1:2, 13:], long)[0])
+    _, short_state = model(TOKENS[:1, :6])
+    _, long_state = model(TOKENS[1:2, :13])
+    both_states = tuple(concat_states(first, second) for first, second in zip(short_state, long_state, strict=True))
+    batched, _ = model(TOKENS[:2, 13:], both_states)
+    torch.testing.assert_close(batched[:1], model(TOKENS[:1, 13:], short_state)[0])
+    torch.testing.assert_close(batched[1:], model(TOKENS[1:2, 13:], long_state)[0])
 
 
-def joined(one, other):
-    """Two rows' states as one: all fields are tensors with the row first."""
-    if isinstance(one, torch.Tensor):
-        return torch.cat([one, other])
-    if isinstance(one, tuple):
-        parts = [joined(a, b) for a, b in zip(one, other, strict=True)]
-        return type(one)(*parts) if hasattr(one, "_fields") else tuple(parts)
-    return one
+def concat_states(first, second):
+    """Concatenate two states: all their fields are tensors whose first dimension is the batch."""
+    if isinstance(first, torch.Tensor):
+        return torch.cat([first, second])
+    if isinstance(first, tuple):
+        fields = [concat_states(a, b) for a, b in zip(first, second, strict=True)]
+        return type(first)(*fields) if hasattr(first, "_fields") else tuple(fields)
+    return first
 
 
-def test_parity_in_bfloat16_does_not_make_the_memory_grow():
-    """Keys that are unit vectors only up to rounding would blow up under 2,000 reflections."""
+def test_memory_does_not_grow_for_parity_in_bfloat16():
+    """With rounded unit keys it would grow exponentially over 2,000 reflections."""
     model = build_model(width=64, heads=1, layers=1, update_rule={"name": "delta", "max_beta": 2}, mixer="fw_only")
     memory = model.memories[0]
     x = torch.randn(1, 1, 64).expand(1, 2000, 64)
     with torch.no_grad():
-        memory.update_rule.to_beta.weight.copy_(x[0, :1] * 20 / x[0, 0].square().sum())  # beta is 2 all the time
+        memory.update_rule.to_beta.weight.copy_(x[0, :1] * 20 / x[0, 0].square().sum())  # beta is always 2
         states = [memory.to(dtype)(x.to(dtype))[1].fw.abs().max() for dtype in (torch.float32, torch.bfloat16)]
     assert states[1] < 3 * states[0]
 
 
-def test_a_text_without_tokens_is_refused():
-    with pytest.raises(ValueError, match="The text has no tokens"):
+def test_sequence_without_tokens_is_rejected():
+    with pytest.raises(ValueError, match="The input has no tokens"):
         build_model(**SMALL)(torch.zeros(1, 0, dtype=torch.long))
 
 
-def test_the_state_has_the_papers_size_and_does_not_grow():
+def test_state_has_the_size_of_the_paper_and_does_not_grow():
     model = build_model(width=64, heads=2, layers=1, timing={"name": "delayed_stream", "window": 16})
     for length in (5, 200):
         _, (state,) = model(torch.randn(1, length, 64))
-        numbers = sum(field.numel() for field in (state.ring.k, state.ring.v, state.fw))
+        numbers = sum(field.numel() for field in (state.kv_cache.k, state.kv_cache.v, state.fw))
         assert numbers == 2 * (16 * (32 + 32) + 32 * 32)
-        assert state.count.tolist() == [length]
+        assert state.document_length.tolist() == [length]
 
 
-def test_a_memory_that_is_not_read_is_not_built():
+def test_memory_that_the_mixer_does_not_read_is_not_built():
     fw = build_model(**SMALL, mixer="fw_only").memories[0]
     kv = build_model(**SMALL, mixer="kv_only").memories[0]
     assert fw.positions is None and kv.update_rule is None and kv.feature_map is None
-    assert fw(torch.randn(1, 5, 16))[1].ring is None
+    assert fw(torch.randn(1, 5, 16))[1].kv_cache is None
     assert kv(torch.randn(1, 5, 16))[1].fw is None
 
 
-def test_arms_of_one_seed_differ_only_where_they_differ():
-    one, other = build_model(seed=4, **SMALL, mixer="sum"), build_model(seed=4, **SMALL, mixer="vector")
-    shared = dict(one.named_parameters())
-    assert all(torch.equal(value, shared[name]) for name, value in other.named_parameters() if name in shared)
-    assert not torch.equal(build_model(seed=5, **SMALL).head.weight, other.head.weight)
+def test_models_of_one_seed_share_the_values_of_common_parameters():
+    first, second = build_model(seed=4, **SMALL, mixer="sum"), build_model(seed=4, **SMALL, mixer="vector")
+    shared = dict(first.named_parameters())
+    assert all(torch.equal(value, shared[name]) for name, value in second.named_parameters() if name in shared)
+    assert not torch.equal(build_model(seed=5, **SMALL).head.weight, second.head.weight)
 
 
-def test_drawing_weights_does_not_touch_the_random_numbers_of_others():
+def test_every_random_parameter_depends_on_the_seed():
+    settings = {"vocabulary": 5, "width": 16, "heads": 2, "layers": 2, "update_rule": "gated_delta", "short_conv": 3}
+    first, second = (dict(build_model(**settings, seed=seed).named_parameters()) for seed in (0, 1))
+    random_names = [name for name, parameter in first.items() if parameter.unique().numel() > 2]
+    assert len(random_names) > 10
+    assert not [name for name in random_names if torch.equal(first[name], second[name])]
+
+
+def test_initialization_does_not_change_the_global_random_state():
     config = model_config(SMALL | {"update_rule": "gated_delta"})
     model = SequenceModel(config)
     before = torch.get_rng_state()
-    initialise(model, config, seed=1)
+    initialize_parameters(model, config, seed=1)
     assert torch.equal(before, torch.get_rng_state())
 
 
-def test_weights_start_as_the_paper_says():
+def test_initial_weights_have_the_published_distributions():
     model = build_model(vocabulary=500, width=256, heads=4, layers=3)
     assert model.embed.weight.std().item() == pytest.approx(0.02, rel=0.05)
     assert model.memories[1].to_q.weight.std().item() == pytest.approx(0.02, rel=0.05)
@@ -126,8 +132,8 @@ def test_weights_start_as_the_paper_says():
     assert all((norm.weight == 1).all() for norm in model.modules() if isinstance(norm, torch.nn.RMSNorm))
 
 
-def test_a_part_with_parameters_of_its_own_must_say_how_they_start():
-    with lab.temporarily():
+def test_component_with_own_parameters_needs_reset_parameters():
+    with lab.temporary_components():
 
         @lab.register("mixer", "unset")
         class Unset(type(lab.build("mixer", "sum"))):
@@ -135,76 +141,71 @@ def test_a_part_with_parameters_of_its_own_must_say_how_they_start():
                 super().__init__()
                 self.weight = torch.nn.Parameter(torch.ones(1))
 
-        with pytest.raises(ConfigError, match=r"Unset owns weight and has no reset_parameters\(\)"):
+        with raises_issue("blocks.1.memory.mixer", "no_initialization"):
             build_model(**SMALL, mixer="unset")
 
 
 @pytest.mark.parametrize(
-    ("settings", "says"),
+    ("settings", "path", "code"),
     [
-        ({"widht": 8}, "widht: there is no such setting. Did you mean 'width'?"),
-        ({"width": "8"}, "width: int is needed, got '8'."),
-        ({"head_norm": 1}, "head_norm: bool is needed, got 1."),
-        ({"norm": "batch"}, "norm: rms | layer is needed, got 'batch'."),
-        ({"width": 128, "heads": 3}, "heads: 128 channels do not divide over 3 heads. Use one of 1, 2, 4, 8, 16,"),
-        ({"layers": 0}, "layers: at least 1 is needed, got 0."),
-        ({"mixer": "vectr"}, "mixer: no mixer is called 'vectr'. Did you mean 'vector'?"),
-        ({"mixer": ["sum", "vectr"]}, "mixer[1]: no mixer is called 'vectr'."),
-        ({"mixer": ["sum"] * 3}, "mixer: a list of 3 parts does not repeat evenly over 2 layers."),
-        (
-            {"update_rule": {"name": "delta", "beta": 2}},
-            "update_rule 'delta' has no option 'beta'. Did you mean 'max_beta'?",
-        ),
-        ({"tie_embeddings": True}, "tie_embeddings: there are no embeddings to tie without a vocabulary."),
-        ({"positions": None}, "positions: no positions is called None. Did you mean 'none'?"),
+        ({"widht": 8}, "widht", "unknown_setting"),
+        ({"width": "8"}, "width", "setting_of_wrong_type"),
+        ({"head_norm": 1}, "head_norm", "setting_of_wrong_type"),
+        ({"norm": "batch"}, "norm", "setting_of_wrong_type"),
+        ({"width": 128, "heads": 3}, "heads", "width_not_divisible"),
+        ({"layers": 0}, "layers", "below_minimum"),
+        ({"mixer": "vectr"}, "mixer", "unknown_component"),
+        ({"mixer": ["sum", "vectr"]}, "mixer[1]", "unknown_component"),
+        ({"mixer": ["sum"] * 3}, "mixer", "layers_not_divisible"),
+        ({"update_rule": {"name": "delta", "beta": 2}}, "update_rule.beta", "unknown_option"),
+        ({"tie_embeddings": True}, "tie_embeddings", "no_embeddings"),
+        ({"positions": None}, "positions", "unknown_component"),
     ],
 )
-def test_a_setting_that_makes_no_model_is_told(settings, says):
-    with pytest.raises(ConfigError) as told:
+def test_invalid_setting_is_reported(settings, path, code):
+    with raises_issue(path, code):
         model_config({"layers": 2} | settings)
-    assert says in str(told.value)
 
 
-def test_all_wrong_parts_are_told_at_once():
-    with pytest.raises(ConfigError) as told:
+def test_all_invalid_components_are_reported_together():
+    with pytest.raises(ConfigError) as error:
         ModelConfig(mixer="vectr", timing={"name": "synchronous", "windw": 3}, update_rule="dleta")
-    assert len(str(told.value).splitlines()) == 3
+    assert sorted(issue.path for issue in error.value.issues) == ["mixer", "timing.windw", "update_rule"]
 
 
 @pytest.mark.parametrize(
-    ("settings", "says"),
+    ("settings", "path", "code"),
     [
-        ({"update_rule": "delta", "feature_map": "elu_plus_one"}, "'delta' diverges unless keys are unit vectors"),
-        ({"update_rule": "linear_attention", "feature_map": "silu_l2"}, "'linear_attention' may vanish where features"),
-        ({"positions": ["rope", "sinusoidal"]}, "Sinusoidal is added to the input, so every layer has it."),
-        ({"width": 6, "heads": 2, "positions": "rope"}, "a head of 3 has an odd number"),
-        ({"timing": {"name": "synchronous", "window": 0}}, "timing.window: at least 1 is needed, got 0."),
-        ({"update_rule": {"name": "delta_product", "steps": 0}}, "update_rule.steps: at least 1 is needed, got 0."),
+        ({"update_rule": "delta", "feature_map": "elu_plus_one"}, "feature_map", "keys_not_normalized"),
+        ({"update_rule": "linear_attention", "feature_map": "silu_l2"}, "feature_map", "features_not_positive"),
+        ({"positions": ["rope", "sinusoidal"]}, "positions", "positions_differ_by_layer"),
+        ({"width": 6, "heads": 2, "positions": "rope"}, "positions", "odd_head_width"),
+        ({"timing": {"name": "synchronous", "window": 0}}, "timing.window", "below_minimum"),
+        ({"update_rule": {"name": "delta_product", "steps": 0}}, "update_rule.steps", "below_minimum"),
     ],
 )
-def test_parts_that_do_not_go_together_are_refused_with_the_reason(settings, says):
-    with pytest.raises(ConfigError) as told:
+def test_incompatible_components_are_rejected(settings, path, code):
+    with raises_issue(path, code):
         build_model(**SMALL | settings)
-    assert says in str(told.value)
 
 
-def test_linear_attention_without_normaliser_goes_with_any_features():
-    rule = {"name": "linear_attention", "normaliser": "none"}
-    assert build_model(**SMALL, update_rule=rule, feature_map="silu_l2").memories[0].feature_map.unit
+def test_linear_attention_without_normalizer_accepts_any_feature_map():
+    rule = {"name": "linear_attention", "normalizer": "none"}
+    assert build_model(**SMALL, update_rule=rule, feature_map="silu_l2").memories[0].feature_map.has_unit_norm
 
 
-def test_every_composition_has_only_tensors_in_its_state():
-    _, state = build_model(**SMALL, update_rule="gated_delta", timing="delayed_chunk", short_conv=4)(WORDS)
-    assert all(isinstance(leaf, torch.Tensor) and len(leaf) == 3 for leaf in tensors(state))
+def test_state_consists_of_tensors_only():
+    _, state = build_model(**SMALL, update_rule="gated_delta", timing="delayed_chunk", short_conv=4)(TOKENS)
+    assert all(isinstance(leaf, torch.Tensor) and len(leaf) == 3 for leaf in flatten_tensors(state))
 
 
-def test_dropout_is_for_training_and_drops_inputs_and_what_sub_layers_add():
+def test_dropout_applies_in_training_to_inputs_and_outputs_of_sub_layers():
     x = torch.randn(2, 7, 16)
     plain, dropping = (lab.build_model(width=16, heads=2, mlp_width=16, dropout=rate) for rate in (0.0, 0.5))
     assert torch.equal(plain(x)[0], dropping.eval()(x)[0])
     assert not torch.equal(dropping.train()(x)[0], dropping(x)[0])
-    seen = []
+    zero_shares = []
     for drop in (dropping.drop, *(block.drop for block in dropping.blocks)):
-        drop.register_forward_hook(lambda module, given, answer: seen.append((answer == 0).float().mean()))
+        drop.register_forward_hook(lambda module, inputs, output: zero_shares.append((output == 0).float().mean()))
     dropping(x)
-    assert len(seen) == 1 + 2 * 2 and all(0.3 < share < 0.7 for share in seen)
+    assert len(zero_shares) == 1 + 2 * 2 and all(0.3 < share < 0.7 for share in zero_shares)

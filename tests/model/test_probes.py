@@ -1,4 +1,4 @@
-"""What the probes say is what is true: against the layer written out, hand-made cases, and every part there is."""
+"""Probes report correct values: compared with the layer written out, hand-made cases, and every component."""
 
 import math
 
@@ -6,181 +6,183 @@ import pytest
 import torch
 
 import hqlt_lab as lab
-from hqlt_lab.check.subject import noise, small
+from hqlt_lab.check.component_under_test import fixed_noise, small_spec
 from hqlt_lab.components.mixers._base import Mixer
+from hqlt_lab.model.analysis.memory_probes import probe, state_quantities
 from hqlt_lab.model.config import ModelConfig
-from hqlt_lab.model.memory import HybridMemory
-from hqlt_lab.model.probes import of_state, probe
+from hqlt_lab.model.hybrid_memory import HybridMemory
 from hqlt_lab.registry import available, register
-from tests.model.test_truth import phi, rotated
+from tests.model.test_reference import phi, rotate
 
 WIDTH, HEADS, WINDOW = 12, 3, 4
 SIZE = WIDTH // HEADS
 PER_TOKEN = ("gate_fw", "gate_kv", "norm_fw", "norm_kv", "work_fw", "work_kv", "erase", "write", "keep", "entropy")
 
 
-def model_of(seed=1, **settings):
-    words = {"width": WIDTH, "heads": HEADS, "layers": 1, "mlp_width": 8, "init_std": 0.6, **settings}
-    return lab.build_model(seed, **words).double()
+def make_model(seed=1, **settings):
+    defaults = {"width": WIDTH, "heads": HEADS, "layers": 1, "mlp_width": 8, "init_std": 0.6}
+    return lab.build_model(seed, **defaults | settings).double()
 
 
 @torch.no_grad()
-def by_hand(model, text, timing):
-    """Every quantity of a layer of delta, vector and rope, one token and one head at a time."""
+def reference_quantities(model, inputs, timing):
+    """Compute every quantity of a layer with delta, vector and rope, one token and one head at a time."""
     block = model.blocks[0]
-    layer, x = block.memory, block.memory_norm(text)
-    found = {}
+    layer, x = block.memory, block.memory_norm(inputs)
+    quantities = {}
     for h in range(HEADS):
         rows = slice(h * SIZE, (h + 1) * SIZE)
         q, k = x @ layer.to_q.weight[rows].T, x @ layer.to_k.weight[rows].T
         v = torch.nn.functional.silu(x @ layer.to_v.weight[rows].T)
         beta = 2 * torch.sigmoid(x @ layer.update_rule.to_beta.weight[h])
         gamma = torch.sigmoid(x @ layer.mixer.to_choice.weight[rows].T)
-        W, seen = torch.zeros(SIZE, SIZE).double(), {name: [] for name in PER_TOKEN}
+        W, token_values = torch.zeros(SIZE, SIZE).double(), {name: [] for name in PER_TOKEN}
         for t in range(len(x)):
             s = t if timing == "synchronous" else t - WINDOW
             if s >= 0:
                 W = W + beta[t] * torch.outer(v[s] - W @ phi(k[s]), phi(k[s]))
             window = range(max(t - WINDOW + 1, 0), t + 1)
-            scores = torch.stack([rotated(q[t], t) @ rotated(k[s], s) for s in window]) / math.sqrt(SIZE)
+            scores = torch.stack([rotate(q[t], t) @ rotate(k[s], s) for s in window]) / math.sqrt(SIZE)
             kv, fw = torch.stack([v[s] for s in window]).T @ scores.softmax(0), W @ phi(q[t]) / math.sqrt(SIZE)
-            seen["entropy"].append(-sum(p * math.log(p) for p in scores.softmax(0).tolist()))
-            seen["gate_fw"].append(gamma[t].mean())
-            seen["gate_kv"].append(1 - gamma[t].mean())
-            seen["norm_fw"].append(fw.norm())
-            seen["norm_kv"].append(kv.norm())
-            seen["work_fw"].append((gamma[t] * fw).norm())
-            seen["work_kv"].append(((1 - gamma[t]) * kv).norm())
-            seen["erase"].append(beta[t])
-            seen["write"].append(beta[t])
-        for name, values in seen.items():
+            token_values["entropy"].append(-sum(p * math.log(p) for p in scores.softmax(0).tolist()))
+            token_values["gate_fw"].append(gamma[t].mean())
+            token_values["gate_kv"].append(1 - gamma[t].mean())
+            token_values["norm_fw"].append(fw.norm())
+            token_values["norm_kv"].append(kv.norm())
+            token_values["work_fw"].append((gamma[t] * fw).norm())
+            token_values["work_kv"].append(((1 - gamma[t]) * kv).norm())
+            token_values["erase"].append(beta[t])
+            token_values["write"].append(beta[t])
+        for name, values in token_values.items():
             if values:
-                found.setdefault(name, []).append(float(sum(values)) / len(x))
+                quantities.setdefault(name, []).append(float(sum(values)) / len(x))
         p = torch.linalg.svdvals(W) / torch.linalg.svdvals(W).sum()
-        found.setdefault("state_rank", []).append(math.exp(-sum(one * math.log(one) for one in p.tolist())))
-        found.setdefault("state_norm", []).append(float((W * W).sum().sqrt()))
-    found["share"] = [fw / (fw + kv) for fw, kv in zip(found["work_fw"], found["work_kv"], strict=True)]
-    return found
+        quantities.setdefault("state_rank", []).append(math.exp(-sum(value * math.log(value) for value in p.tolist())))
+        quantities.setdefault("state_norm", []).append(float((W * W).sum().sqrt()))
+    quantities["share"] = [fw / (fw + kv) for fw, kv in zip(quantities["work_fw"], quantities["work_kv"], strict=True)]
+    return quantities
 
 
 @pytest.mark.parametrize("timing", ["synchronous", "delayed_stream"])
-def test_every_quantity_is_that_of_the_layer_written_out(timing):
+def test_quantities_equal_those_of_the_layer_written_out(timing):
     rule = {"name": "delta", "max_beta": 2}
-    model = model_of(update_rule=rule, timing={"name": timing, "window": WINDOW}, mixer="vector", positions="rope")
-    text = noise(1, 15, WIDTH)
-    want = by_hand(model, text[0], timing)
-    seen = probe(model, text)
-    assert set(seen.names) == set(want)
-    for name, values in want.items():
-        torch.testing.assert_close(seen[name][0].double(), torch.tensor(values).double(), rtol=1e-5, atol=1e-6)
+    model = make_model(update_rule=rule, timing={"name": timing, "window": WINDOW}, mixer="vector", positions="rope")
+    inputs = fixed_noise(1, 15, WIDTH)
+    expected = reference_quantities(model, inputs[0], timing)
+    probes = probe(model, inputs)
+    assert set(probes.names) == set(expected)
+    for name, values in expected.items():
+        torch.testing.assert_close(probes[name][0].double(), torch.tensor(values).double(), rtol=1e-5, atol=1e-6)
 
 
-def test_a_memory_of_r_orthonormal_pairs_has_rank_r():
-    keys, values = (torch.linalg.qr(noise(6, 6, seed=seed)).Q for seed in (1, 2))
+def test_memory_of_r_orthonormal_pairs_has_rank_r():
+    keys, values = (torch.linalg.qr(fixed_noise(6, 6, seed=seed)).Q for seed in (1, 2))
     for r in (1, 2, 6):
-        found = of_state((keys[:r].T @ values[:r])[None, None], torch.tensor([True]))
-        assert math.isclose(found["state_rank"].item(), r, rel_tol=1e-6)
-        assert math.isclose(found["state_norm"].item(), math.sqrt(r), rel_tol=1e-6)
+        quantities = state_quantities((keys[:r].T @ values[:r])[None, None], torch.tensor([True]))
+        assert math.isclose(quantities["state_rank"].item(), r, rel_tol=1e-6)
+        assert math.isclose(quantities["state_norm"].item(), math.sqrt(r), rel_tol=1e-6)
 
 
-def test_an_empty_memory_and_one_that_is_no_number_have_no_rank_and_do_not_disturb_the_others():
+def test_empty_and_non_finite_memories_have_no_rank_and_do_not_affect_others():
     state = torch.stack([torch.zeros(3, 3), torch.full((3, 3), torch.inf), torch.eye(3)])[:, None]
-    assert math.isclose(of_state(state, torch.ones(3).bool())["state_rank"].item(), 3, rel_tol=1e-6)
-    assert of_state(state[:1], torch.ones(1).bool())["state_rank"].isnan().all()
+    assert math.isclose(state_quantities(state, torch.ones(3).bool())["state_rank"].item(), 3, rel_tol=1e-6)
+    assert state_quantities(state[:1], torch.ones(1).bool())["state_rank"].isnan().all()
 
 
-@pytest.mark.parametrize(("timing", "sees"), [("synchronous", 5), ("delayed_chunk", 5)])
-def test_attention_that_looks_everywhere_has_the_entropy_of_what_it_sees(timing, sees):
-    model = model_of(timing={"name": timing, "window": sees}, positions="none")
+@pytest.mark.parametrize(("timing", "window_size"), [("synchronous", 5), ("delayed_chunk", 5)])
+def test_uniform_attention_has_the_entropy_of_its_visible_tokens(timing, window_size):
+    model = make_model(timing={"name": timing, "window": window_size}, positions="none")
     with torch.no_grad():
         model.memories[0].to_k.weight.zero_()
-    visible = [min(t + 1, sees) if timing == "synchronous" else t % sees + 1 for t in range(150)]
-    want = sum(map(math.log, visible)) / 150
-    torch.testing.assert_close(probe(model, noise(2, 150, WIDTH))["entropy"], torch.full((1, HEADS), want))
+    visible = [min(t + 1, window_size) if timing == "synchronous" else t % window_size + 1 for t in range(150)]
+    expected = sum(map(math.log, visible)) / 150
+    torch.testing.assert_close(probe(model, fixed_noise(2, 150, WIDTH))["entropy"], torch.full((1, HEADS), expected))
 
 
-def test_of_a_long_text_the_last_queries_are_looked_at():
-    model = model_of(timing={"name": "synchronous", "window": None}, positions="none")
+def test_entropy_of_a_long_sequence_uses_the_last_queries():
+    model = make_model(timing={"name": "synchronous", "window": None}, positions="none")
     with torch.no_grad():
         model.memories[0].to_k.weight.zero_()
-    want = sum(map(math.log, range(45, 301))) / 256
-    torch.testing.assert_close(probe(model, noise(1, 300, WIDTH))["entropy"], torch.full((1, HEADS), want))
+    expected = sum(map(math.log, range(45, 301))) / 256
+    torch.testing.assert_close(probe(model, fixed_noise(1, 300, WIDTH))["entropy"], torch.full((1, HEADS), expected))
 
 
 def compositions():
     for rule in available("update_rule"):
-        yield {"update_rule": small("update_rule", rule), "timing": small("timing", "delayed_chunk")}
+        yield {"update_rule": small_spec("update_rule", rule), "timing": small_spec("timing", "delayed_chunk")}
     for mixer in available("mixer"):
-        yield {"mixer": mixer, "timing": small("timing", "delayed_stream")}
+        yield {"mixer": mixer, "timing": small_spec("timing", "delayed_stream")}
     for timing in available("timing"):
-        yield {"timing": small("timing", timing), "positions": "rope", "short_conv": 2}
-    yield {"layers": 3, "mixer": ["vector", "fw_only", "kv_only"], "timing": small("timing", "synchronous")}
+        yield {"timing": small_spec("timing", timing), "positions": "rope", "short_conv": 2}
+    yield {"layers": 3, "mixer": ["vector", "fw_only", "kv_only"], "timing": small_spec("timing", "synchronous")}
 
 
 @pytest.mark.parametrize("settings", list(compositions()), ids=str)
-def test_padding_and_packing_change_nothing_in_any_composition(settings):
-    model, rows = model_of(**settings), noise(2, 11, WIDTH)
-    real = torch.ones(2, 11, dtype=torch.bool)
-    real[0, [0, 4, 5]] = real[1, 9:] = False
-    seen = probe(model, rows.masked_fill(~real[..., None], torch.nan), lab.Layout(real=real))
-    alone = [probe(model, rows[row : row + 1, real[row]]) for row in range(2)]
-    assert all(seen.names == one.names for one in alone)
-    for name in set(seen.names) & {*PER_TOKEN, "state_norm"}:
-        tokens = real.sum(1) if name in PER_TOKEN else torch.ones(2)
-        want = sum(n * one[name] for n, one in zip(tokens, alone, strict=True)) / tokens.sum()
-        torch.testing.assert_close(seen[name], want, equal_nan=True)
-    starts = torch.zeros(1, 19, dtype=torch.bool)
-    starts[0, [0, 8]] = True
-    packed = torch.cat([rows[0, real[0]], rows[0]])[None]
-    last, both = probe(model, rows[:1]), probe(model, packed, lab.Layout(starts=starts))
-    for name in set(seen.names) & {*PER_TOKEN, "state_norm"}:
-        want = (8 * alone[0][name] + 11 * last[name]) / 19 if name in PER_TOKEN else last[name]
-        torch.testing.assert_close(both[name], want, equal_nan=True)
+def test_padding_and_packing_do_not_change_the_probes(settings):
+    model, rows = make_model(**settings), fixed_noise(2, 11, WIDTH)
+    valid_mask = torch.ones(2, 11, dtype=torch.bool)
+    valid_mask[0, [0, 4, 5]] = valid_mask[1, 9:] = False
+    probes = probe(model, rows.masked_fill(~valid_mask[..., None], torch.nan), lab.Layout(valid_mask=valid_mask))
+    separate = [probe(model, rows[row : row + 1, valid_mask[row]]) for row in range(2)]
+    assert all(probes.names == row_probes.names for row_probes in separate)
+    for name in set(probes.names) & {*PER_TOKEN, "state_norm"}:
+        weights = valid_mask.sum(1) if name in PER_TOKEN else torch.ones(2)
+        total = sum(weight * row_probes[name] for weight, row_probes in zip(weights, separate, strict=True))
+        expected = total / weights.sum()
+        torch.testing.assert_close(probes[name], expected, equal_nan=True)
+    doc_start = torch.zeros(1, 19, dtype=torch.bool)
+    doc_start[0, [0, 8]] = True
+    packed = torch.cat([rows[0, valid_mask[0]], rows[0]])[None]
+    last_document, packed_probes = probe(model, rows[:1]), probe(model, packed, lab.Layout(doc_start=doc_start))
+    for name in set(probes.names) & {*PER_TOKEN, "state_norm"}:
+        expected = (8 * separate[0][name] + 11 * last_document[name]) / 19 if name in PER_TOKEN else last_document[name]
+        torch.testing.assert_close(packed_probes[name], expected, equal_nan=True)
 
 
-def test_a_layer_has_what_its_parts_have():
+def test_layer_has_the_quantities_of_its_components():
     settings = {"layers": 4, "mixer": ["sum", "fw_only", "kv_only", "vector"]}
     rules = ["delta", "bounded_delta", "delta", "linear_attention"]
-    seen = probe(model_of(**settings, update_rule=rules), noise(1, 9, WIDTH))
-    for name, there in {
+    probes = probe(make_model(**settings, update_rule=rules), fixed_noise(1, 9, WIDTH))
+    for name, is_present in {
         "norm_fw": [1, 1, 0, 1], "norm_kv": [1, 0, 1, 1], "entropy": [1, 0, 1, 1], "state_rank": [1, 1, 0, 1],
         "erase": [1, 0, 0, 0], "beta": [0, 1, 0, 0], "share": [1, 1, 1, 1],
     }.items():  # fmt: skip
-        assert (~seen[name].isnan()).all(1).int().tolist() == there, name
-    assert seen["share"][1:3].tolist() == [[1.0] * HEADS, [0.0] * HEADS]
+        assert (~probes[name].isnan()).all(1).int().tolist() == is_present, name
+    assert probes["share"][1:3].tolist() == [[1.0] * HEADS, [0.0] * HEADS]
     with pytest.raises(KeyError, match=r"No layer has 'keep'. Seen: norm_fw"):
-        seen["keep"]
+        probes["keep"]
 
 
-def test_a_mixer_without_weights_has_no_gates_and_all_else():
-    with lab.temporarily():
+def test_mixer_without_weights_has_all_quantities_but_gates():
+    with lab.temporary_components():
 
         @register("mixer", "product")
         class Product(Mixer):
             def forward(self, x, fw, kv):
                 return fw * kv
 
-        seen = probe(model_of(mixer="product"), noise(1, 9, WIDTH))
-    assert {"norm_fw", "norm_kv", "state_rank", "entropy"} < set(seen.names)
-    assert not {"gate_fw", "work_fw", "share"} & set(seen.names)
+        probes = probe(make_model(mixer="product"), fixed_noise(1, 9, WIDTH))
+    assert {"norm_fw", "norm_kv", "state_rank", "entropy"} < set(probes.names)
+    assert not {"gate_fw", "work_fw", "share"} & set(probes.names)
 
 
-def test_a_probe_leaves_no_trace():
-    model, text = model_of(layers=2), noise(1, 9, WIDTH)
+def test_probe_does_not_change_the_model():
+    model, inputs = make_model(layers=2), fixed_noise(1, 9, WIDTH)
     model.train()
     model.blocks[1].eval()
-    before, generator, modes = model(text)[0], torch.get_rng_state(), [one.training for one in model.modules()]
-    probe(model, text)
-    assert torch.equal(model(text)[0], before) and torch.equal(torch.get_rng_state(), generator)
-    assert [one.training for one in model.modules()] == modes
-    assert not any(one._forward_hooks or one._forward_pre_hooks for one in model.modules())
+    output, rng_state = model(inputs)[0], torch.get_rng_state()
+    modes = [module.training for module in model.modules()]
+    probe(model, inputs)
+    assert torch.equal(model(inputs)[0], output) and torch.equal(torch.get_rng_state(), rng_state)
+    assert [module.training for module in model.modules()] == modes
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
 @pytest.mark.parametrize("in_place", [True, False])
-def test_a_compiled_model_is_probed_as_it_is_written_and_stays_compiled(in_place):
-    model, text = model_of(), noise(1, 9, WIDTH)
-    want = probe(model, text)
+def test_compiled_model_is_probed_eagerly_and_stays_compiled(in_place):
+    model, inputs = make_model(), fixed_noise(1, 9, WIDTH)
+    expected = probe(model, inputs)
     graphs = []
 
     def backend(graph, _):
@@ -190,24 +192,24 @@ def test_a_compiled_model_is_probed_as_it_is_written_and_stays_compiled(in_place
     compiled = model if in_place else torch.compile(model, backend=backend)
     if in_place:
         model.compile(backend=backend)
-    answer = compiled(text)[0]
-    count = len(graphs)
-    assert probe(compiled, text) == want
-    assert torch.equal(compiled(text)[0], answer) and count == len(graphs) > 0
+    output = compiled(inputs)[0]
+    num_graphs = len(graphs)
+    assert probe(compiled, inputs) == expected
+    assert torch.equal(compiled(inputs)[0], output) and num_graphs == len(graphs) > 0
     torch.compiler.reset()
 
 
-def test_under_autocast_it_is_measured_in_full_precision():
-    model, text = model_of(update_rule="gated_delta").float(), noise(4, 40, WIDTH).float()
-    want = probe(model, text)
+def test_quantities_are_measured_in_full_precision_under_autocast():
+    model, inputs = make_model(update_rule="gated_delta").float(), fixed_noise(4, 40, WIDTH).float()
+    expected = probe(model, inputs)
     with torch.autocast("cpu", torch.bfloat16):
-        seen = probe(model, text)
-    assert seen.names == want.names
-    for name in want.names:
-        torch.testing.assert_close(seen[name], want[name], rtol=0.05, atol=0.02)
+        probes = probe(model, inputs)
+    assert probes.names == expected.names
+    for name in expected.names:
+        torch.testing.assert_close(probes[name], expected[name], rtol=0.05, atol=0.02)
 
 
-def test_only_a_model_of_the_lab_can_be_probed():
+def test_probe_rejects_other_modules():
     layer = HybridMemory(ModelConfig(width=8, heads=2))
-    with pytest.raises(ValueError, match="one that build_model or load gave is needed, got HybridMemory"):
+    with pytest.raises(ValueError, match="a model from build_model or load is needed, got HybridMemory"):
         probe(layer, torch.zeros(1, 3, 8))

@@ -1,16 +1,16 @@
-"""The bound on tokens per second: by hand, at both sides of the ridge, and above what the paper measured."""
+"""Roofline: components counted by hand, both limits, and a bound above the measurements of the paper."""
 
 import pytest
 import torch
 
 import hqlt_lab as lab
-from hqlt_lab.errors import ConfigError
+from hqlt_lab.model.analysis.roofline import CHIPS, Chip, ComponentDemand, Roofline, count_visible_scores, roofline
 from hqlt_lab.model.config import ModelConfig
-from hqlt_lab.model.initialise import Undrawn
-from hqlt_lab.model.roofline import CHIPS, Chip, Demand, Roofline, roofline, scores_seen
+from hqlt_lab.model.initialize import SkipInit
 from hqlt_lab.model.sequence_model import SequenceModel
-from hqlt_lab.ops.schedule import Schedule
+from hqlt_lab.ops.memory_schedule import Schedule
 from hqlt_lab.registry import available
+from tests.issues import raises_issue
 
 H100 = CHIPS[1]
 LARGE = {"vocabulary": 32000, "width": 2048, "heads": 16, "layers": 24}
@@ -27,32 +27,34 @@ PAPER = {
 }
 
 
-def on_meta(**settings):
-    with torch.device("meta"), Undrawn():
+def build_on_meta(**settings):
+    with torch.device("meta"), SkipInit():
         return SequenceModel(ModelConfig(**settings))
 
 
-def by_part(bound):
-    return {demand.part: demand for demand in bound.demands}
+def demands_by_component(model_roofline):
+    return {demand.component: demand for demand in model_roofline.demands}
 
 
-def of_paper(arm):
-    """As the paper trained it: each GPU 64 rows of 2240 tokens a step, in 4 pieces."""
-    return roofline(on_meta(**PAPER[arm][0]), 2240, 64, 4)
+def paper_roofline(arm):
+    """Return the roofline of the training in the paper: per GPU and step 64 rows of 2240 tokens, in 4 micro-batches."""
+    return roofline(build_on_meta(**PAPER[arm][0]), 2240, 64, 4)
 
 
-def test_one_linear_map_is_counted_as_by_hand():
-    # the head is one map of 8 x 50; a step of 3 rows of 7 tokens in one piece
-    head = by_part(roofline(on_meta(vocabulary=50, width=8, heads=2, layers=1), 7, 3))["head"]
+def test_linear_map_equals_the_count_by_hand():
+    # the head is a map of 8 x 50; a step has 3 rows of 7 tokens in one micro-batch
+    head = demands_by_component(roofline(build_on_meta(vocabulary=50, width=8, heads=2, layers=1), 7, 3))["head"]
     assert head.flops == 6 * 8 * 50
     assert head.bytes == pytest.approx(3 * 2 * (8 + 50) + (2 + 2 + 4 + 4) * 8 * 50 / 21)
 
 
-def test_every_part_of_a_small_hybrid_moves_what_it_reads_and_writes():
-    found = by_part(roofline(on_meta(vocabulary=5, width=8, heads=2, layers=1, mlp_width=16), 7, 1e12))
-    numbers = {
+def test_traffic_of_a_small_hybrid_equals_the_count_by_hand():
+    demands = demands_by_component(
+        roofline(build_on_meta(vocabulary=5, width=8, heads=2, layers=1, mlp_width=16), 7, 1e12)
+    )
+    traffic = {
         "embedding": 2 * 8,
-        "norms": 4 * 2 * 8,  # before both sub-layers and the head, and in the heads
+        "norms": 4 * 2 * 8,  # before both sub-layers and the head, and the head norm
         "projections": 4 * 2 * 8,
         "update_rule": 8 + 2,
         "feature_map": 2 * 2 * 8,
@@ -62,71 +64,78 @@ def test_every_part_of_a_small_hybrid_moves_what_it_reads_and_writes():
         "mixer": 4 * 8,
         "mlp": 3 * (8 + 16),
         "head": 8 + 5,
-        "optimiser": 0,
+        "optimizer": 0,
     }
-    moved = {part: demand.bytes for part, demand in found.items()}
-    assert moved == pytest.approx({part: 6 * count for part, count in numbers.items()}, abs=1e-6)
+    bytes_moved = {component: demand.bytes for component, demand in demands.items()}
+    assert bytes_moved == pytest.approx({component: 6 * count for component, count in traffic.items()}, abs=1e-6)
 
 
-def test_a_part_that_hands_on_what_it_got_moves_nothing():
-    found = by_part(roofline(on_meta(width=8, heads=2, layers=1, mixer="kv_only", positions="none"), 7, 1e12))
-    assert found["mixer"].bytes == found["positions"].bytes == 0 and "fast_weights" not in found
+def test_component_that_returns_its_input_moves_nothing():
+    demands = demands_by_component(
+        roofline(build_on_meta(width=8, heads=2, layers=1, mixer="kv_only", positions="none"), 7, 1e12)
+    )
+    assert demands["mixer"].bytes == demands["positions"].bytes == 0 and "fast_weights" not in demands
 
 
-def test_a_part_is_limited_by_its_products_or_by_memory():
+def test_component_is_limited_by_compute_or_by_memory():
     chip = Chip("made up", flops=100.0, bandwidth=10.0)
-    product, copy = Demand("product", 300, 20), Demand("copy", 10, 20)
-    assert (product.seconds(chip), product.waits(chip)) == (3.0, False)
-    assert (copy.seconds(chip), copy.waits(chip)) == (2.0, True)
-    bound = Roofline((product, copy))
-    assert bound.tokens_per_second(chip) == pytest.approx(1 / 5)  # one after the other
-    assert bound.memory_share(chip) == pytest.approx(2 / 5) and bound.slowest(chip) == ("product", pytest.approx(3 / 5))
+    compute_bound, memory_bound = ComponentDemand("product", 300, 20), ComponentDemand("copy", 10, 20)
+    assert (compute_bound.compute_seconds(chip), compute_bound.is_memory_bound(chip)) == (3.0, False)
+    assert (memory_bound.compute_seconds(chip), memory_bound.is_memory_bound(chip)) == (2.0, True)
+    model_roofline = Roofline((compute_bound, memory_bound))
+    assert model_roofline.tokens_per_second(chip) == pytest.approx(1 / 5)  # components run one after the other
+    assert model_roofline.memory_share(chip) == pytest.approx(2 / 5) and model_roofline.slowest_component(chip) == (
+        "product",
+        pytest.approx(3 / 5),
+    )
 
 
-def test_a_large_batch_is_limited_by_products_and_a_small_one_by_reading_the_weights():
-    model = on_meta(vocabulary=1000, width=1024, heads=8, layers=1)
-    many, few = (by_part(roofline(model, 64, rows))["mlp"] for rows in (1000, 1))
-    assert not many.waits(H100) and few.waits(H100) and many.flops == few.flops
+def test_large_batch_is_compute_bound_and_small_batch_is_memory_bound():
+    model = build_on_meta(vocabulary=1000, width=1024, heads=8, layers=1)
+    large_batch, small_batch = (demands_by_component(roofline(model, 64, rows))["mlp"] for rows in (1000, 1))
+    assert not large_batch.is_memory_bound(H100) and small_batch.is_memory_bound(H100)
+    assert large_batch.flops == small_batch.flops
 
 
-def test_pieces_read_the_weights_again_and_the_optimiser_comes_once():
-    model = on_meta(vocabulary=50, width=8, heads=2, layers=1)
-    whole, pieces = (by_part(roofline(model, 10, 8, cut)) for cut in (1, 4))
-    assert pieces["head"].bytes - whole["head"].bytes == pytest.approx(3 * 12 * 400 / 80)
+def test_weights_are_read_per_micro_batch_and_the_optimizer_runs_once():
+    model = build_on_meta(vocabulary=50, width=8, heads=2, layers=1)
+    one_batch, four_batches = (demands_by_component(roofline(model, 10, 8, micro_batches)) for micro_batches in (1, 4))
+    assert four_batches["head"].bytes - one_batch["head"].bytes == pytest.approx(3 * 12 * 400 / 80)
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    assert pieces["optimiser"].bytes == whole["optimiser"].bytes == pytest.approx(26 * parameters / 80)
+    assert four_batches["optimizer"].bytes == one_batch["optimizer"].bytes == pytest.approx(26 * parameters / 80)
 
 
 @pytest.mark.parametrize("schedule", [Schedule(), Schedule(window=5), Schedule(block=4), Schedule(window=3, block=7)])
-def test_scores_are_those_that_softmax_sees(schedule):
-    assert scores_seen(schedule, 23) == schedule.softmax_sees(23).sum()
+def test_number_of_visible_scores_equals_the_mask(schedule):
+    assert count_visible_scores(schedule, 23) == schedule.softmax_mask(23).sum()
 
 
 @pytest.mark.parametrize("arm", PAPER)
-def test_the_paper_stayed_below_the_bound(arm):
-    reached = PAPER[arm][1] / (4 * of_paper(arm).tokens_per_second(H100))
-    assert 0.35 < reached < 0.45  # docs/speed.md
+def test_measured_throughput_of_the_paper_is_below_the_bound(arm):
+    fraction = PAPER[arm][1] / (4 * paper_roofline(arm).tokens_per_second(H100))
+    assert 0.35 < fraction < 0.45  # docs/speed.md
 
 
-def test_the_bounds_are_ordered_as_the_flops_and_bytes_of_the_arms_are():
-    bounds = {arm: of_paper(arm).tokens_per_second(H100) for arm in PAPER}
+def test_bounds_are_ordered_by_the_cost_of_the_arms():
+    bounds = {arm: paper_roofline(arm).tokens_per_second(H100) for arm in PAPER}
     assert bounds["DeltaNet"] > bounds["Transformer++"] > bounds["synchronous"]
-    # softmax over a window of 64 waits for memory, so what else it sees does not matter
+    # softmax over a window of 64 is memory-bound, so the number of its scores does not matter
     assert bounds["synchronous"] == pytest.approx(bounds["delayed_stream"]) == pytest.approx(bounds["delayed_chunk"])
 
 
-PARTS = [(kind, name) for kind in ("update_rule", "timing", "mixer", "positions") for name in available(kind)]
+COMPONENTS = [(kind, name) for kind in ("update_rule", "timing", "mixer", "positions") for name in available(kind)]
 
 
-@pytest.mark.parametrize(("kind", "name"), PARTS)
-def test_every_part_has_a_bound_and_a_model_without_numbers_the_same(kind, name):
+@pytest.mark.parametrize(("kind", "name"), COMPONENTS)
+def test_every_component_has_a_bound_which_is_the_same_on_meta(kind, name):
     settings = {"vocabulary": 5, "width": 16, "heads": 2, "layers": 2, kind: name}
     settings.setdefault("timing", {"name": "synchronous", "window": 4})
-    bound = roofline(on_meta(**settings), 20, 3)
-    assert bound == lab.roofline(lab.build_model(**settings), 20, 3)
-    assert 0 < bound.memory_share(H100) <= 1 and all(demand.seconds(H100) >= 0 for demand in bound.demands)
+    model_roofline = roofline(build_on_meta(**settings), 20, 3)
+    assert model_roofline == lab.roofline(lab.build_model(**settings), 20, 3)
+    assert 0 < model_roofline.memory_share(H100) <= 1
+    assert all(demand.compute_seconds(H100) >= 0 for demand in model_roofline.demands)
 
 
-def test_a_step_without_rows_is_refused():
-    with pytest.raises(ConfigError, match="more than 0 rows"):
-        roofline(on_meta(width=8, heads=2, layers=1), 7, 0)
+def test_step_without_rows_is_rejected():
+    with raises_issue("rows", "not_positive"):
+        roofline(build_on_meta(width=8, heads=2, layers=1), 7, 0)

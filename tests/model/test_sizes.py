@@ -1,4 +1,4 @@
-"""Sizes: counted by hand, by torch, and for the paper's models."""
+"""Sizes of models: counted by hand, by torch, and for the paper's models."""
 
 import pytest
 import torch
@@ -6,84 +6,90 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode, conv_flop_count, sdpa_backward_flop_count, sdpa_flop_count
 
 import hqlt_lab as lab
-from hqlt_lab.check.subject import tensors
+from hqlt_lab.check.component_under_test import count_held_bytes
 from hqlt_lab.components.mixers._base import Mixer
 from hqlt_lab.components.update_rules._base import StepRule, UpdateRule
+from hqlt_lab.model.analysis.component_sizes import ComponentSize, sizes
 from hqlt_lab.model.config import ModelConfig
 from hqlt_lab.model.sequence_model import SequenceModel, build_model
-from hqlt_lab.model.sizes import Size, sizes
-from hqlt_lab.ops.flops import teach_torch
+from hqlt_lab.ops.flops import register_flop_formulas
 
 TINY = {"vocabulary": 5, "width": 4, "heads": 2, "layers": 1, "mlp_width": 3}
 
-# weights: projections 4 * 4 * 4, MLP 3 * 4 * 3, head 5 * 4; norms 4 before each sub-layer and the head, 2 in the heads
+# weights: projections 4 * 4 * 4, MLP 3 * 4 * 3, head 5 * 4; norms 4 before each sub-layer and head, 2 for the head norm
 MAPS = [("norms", 14, 0, 0), ("projections", 64, 0, 128), ("mlp", 36, 0, 72), ("head", 20, 0, 40)]
-ALWAYS = [("embedding", 20, 0, 0), ("count", 0, 8, 0), *MAPS]
+COMMON = [("embedding", 20, 0, 0), ("document_length", 0, 8, 0), *MAPS]
 
-# both heads.  From a state: k S, q S.  One chunk from nothing: k k^T, T^-1, N u, q k^T, A u, k^T u.  Backwards: the
-# products of q k^T and A u five times, those of k k^T and T^-1 four times
+# both heads.  From a state: k S, q S.  One chunk from an empty state: k k^T, (I + epsilon N)^-1, N u, q k^T, A u and
+# k^T u.  Backward: the products of q k^T and A u five times, those of k k^T and (I + epsilon N)^-1 four times
 STEP = 2 * (8 + 8)
-SCAN_OF_3, BACK_OF_3 = 2 * (5 * 36 + 24), 2 * (5 + 4) * 36
-SCAN_OF_80, BACK_OF_80 = 2 * (2 * (5 * 6400 + 320) + 2 * 320), 2 * (2 * (5 + 4) * 6400 + 6 * 320)  # two chunks
+SCAN_OF_3, BACKWARD_OF_3 = 2 * (5 * 36 + 24), 2 * (5 + 4) * 36
+# three chunks of 27, 27 and 26 tokens, two heads of 2 channels; blocks of 16 in the inverse leave 11, 11 and 10 rows
+SQUARES, INVERSE = 2 * 2 * (27**2 + 27**2 + 26**2), 2 * 16 * (2 * 11 * (16 + 11) + 10 * (16 + 10))
+ALL, AFTER_FIRST, BEFORE_LAST = (8 * tokens for tokens in (80, 53, 54))
+SCAN_OF_80 = 2 * (5 * SQUARES + ALL + 2 * AFTER_FIRST + INVERSE)
+BACKWARD_OF_80 = 2 * ((5 + 4) * SQUARES + 4 * AFTER_FIRST + 2 * BEFORE_LAST)
 
 
-def flops(part, parameters, state, per_token, length):
-    return Size(part, parameters, state, per_token * length, 3 * per_token * length, per_token)
+def linear_size(component, parameters, state, per_token, length):
+    return ComponentSize(component, parameters, state, per_token * length, 3 * per_token * length, per_token)
 
 
-def by_hand(length, *own):
-    always = [flops(*row, length) for row in ALWAYS]
-    return {size.part: size for size in [*always, *own]}
+def expected_sizes(length, *own_sizes):
+    common_sizes = [linear_size(*row, length) for row in COMMON]
+    return {size.component: size for size in [*common_sizes, *own_sizes]}
 
 
-def found(length, **settings):
-    return {size.part: size for size in sizes(build_model(**TINY | settings), length).parts}
+def measured_sizes(length, **settings):
+    return {size.component: size for size in sizes(build_model(**TINY | settings), length).components}
 
 
-def test_a_delta_net_is_what_is_counted_by_hand():
-    assert found(3, mixer="fw_only") == by_hand(
+def test_deltanet_equals_the_count_by_hand():
+    assert measured_sizes(3, mixer="fw_only") == expected_sizes(
         3,
-        flops("update_rule", 8, 0, 16, 3),
-        Size("fast_weights", 0, 2 * 2 * 2 * 4, SCAN_OF_3, SCAN_OF_3 + BACK_OF_3, STEP),
+        linear_size("update_rule", 8, 0, 16, 3),
+        ComponentSize("fast_weights", 0, 2 * 2 * 2 * 4, SCAN_OF_3, SCAN_OF_3 + BACKWARD_OF_3, STEP),
     )
 
 
-def test_a_transformer_is_what_is_counted_by_hand():
+def test_transformer_equals_the_count_by_hand():
     forward = 2 * 2 * 9 * (2 + 2)
     backward = 2 * 2 * 9 * (3 * 2 + 2 * 2)
-    decoding = 2 * 2 * 4 * (2 + 2)  # three keys from before, and its own
-    softmax = Size("softmax", 0, 3 * 8 * 4, forward, forward + backward, decoding)
-    assert found(3, mixer="kv_only", timing={"name": "synchronous", "window": None}) == by_hand(3, softmax)
-
-
-def test_a_hybrid_is_what_is_counted_by_hand():
-    scores = 2 * 3 * 32 * 33  # two heads, three bands of 32 queries and the 33 keys that they reach
-    forward, backward = 2 * scores * (2 + 2), 2 * scores * (3 * 2 + 2 * 2)
-    assert found(80, timing={"name": "synchronous", "window": 2}) == by_hand(
-        80,
-        flops("update_rule", 8, 0, 16, 80),
-        flops("mixer", 16, 0, 32, 80),
-        Size("softmax", 0, 2 * 8 * 4, forward, forward + backward, 2 * 2 * 3 * (2 + 2)),
-        Size("fast_weights", 0, 2 * 2 * 2 * 4, SCAN_OF_80, SCAN_OF_80 + BACK_OF_80, STEP),
+    decoding = 2 * 2 * 4 * (2 + 2)  # three cached keys, and its own
+    softmax = ComponentSize("softmax", 0, 3 * 8 * 4, forward, forward + backward, decoding)
+    assert measured_sizes(3, mixer="kv_only", timing={"name": "synchronous", "window": None}) == expected_sizes(
+        3, softmax
     )
 
 
-def of_kind(kind):
+def test_hybrid_equals_the_count_by_hand():
+    scores = 2 * 3 * 32 * 33  # two heads, three bands of 32 queries with 33 keys each
+    forward, backward = 2 * scores * (2 + 2), 2 * scores * (3 * 2 + 2 * 2)
+    assert measured_sizes(80, timing={"name": "synchronous", "window": 2}) == expected_sizes(
+        80,
+        linear_size("update_rule", 8, 0, 16, 80),
+        linear_size("mixer", 16, 0, 32, 80),
+        ComponentSize("softmax", 0, 2 * 8 * 4, forward, forward + backward, 2 * 2 * 3 * (2 + 2)),
+        ComponentSize("fast_weights", 0, 2 * 2 * 2 * 4, SCAN_OF_80, SCAN_OF_80 + BACKWARD_OF_80, STEP),
+    )
+
+
+def compositions_of_kind(kind):
     return [{kind: name} for name in lab.available(kind)]
 
 
 CHUNKS = {"name": "delayed_chunk", "window": 4}
 COMPOSITIONS = [
-    *of_kind("update_rule"),
-    *of_kind("mixer"),
-    *of_kind("positions"),
+    *compositions_of_kind("update_rule"),
+    *compositions_of_kind("mixer"),
+    *compositions_of_kind("positions"),
     *({"timing": {"name": name, "window": 4}} for name in lab.available("timing")),
     {"timing": {"name": "synchronous", "window": None}},
     {"timing": {"name": "synchronous", "window": 20}, "layers": 4, "mixer": ["vector", "kv_only"]},
     {"timing": CHUNKS | {"hold": 39}, "mlp": "gelu", "bias": True, "norm": "layer", "head_norm": False},
     {"timing": CHUNKS, "update_rule": {"name": "delta_product", "steps": 3}, "short_conv": 4, "output_gate": True},
     {"timing": {"name": "delayed_stream", "window": 4, "gates": "travel"}, "mixer": "fw_only"},
-    {"tie_embeddings": True, "update_rule": {"name": "linear_attention", "normaliser": "none"}},
+    {"tie_embeddings": True, "update_rule": {"name": "linear_attention", "normalizer": "none"}},
 ]
 BASE = {"vocabulary": 11, "width": 16, "heads": 2, "layers": 2, "mlp_width": 24}
 LENGTH = 41
@@ -94,63 +100,63 @@ def model(request):
     return build_model(**BASE | request.param)
 
 
-def torch_counts():
-    """FlopCounterMode that knows the lab's operators, the CPU's softmax, and that convolved channels are apart.
+def make_flop_counter():
+    """Return a FlopCounterMode with formulas for our operators, CPU attention and depthwise convolutions.
 
-    Torch's own count of the gradient of a depthwise convolution's weight is too large by the number of channels.
+    Torch's count of the weight gradient of a depthwise convolution is too large by the number of channels.
     """
-    teach_torch()
+    register_flop_formulas()
     aten = torch.ops.aten
-    known = {
+    formulas = {
         aten._scaled_dot_product_flash_attention_for_cpu: lambda q, k, v, *_, **__: sdpa_flop_count(q, k, v),
         aten._scaled_dot_product_flash_attention_for_cpu_backward: lambda grad, q, k, v, *_, **__: (
             sdpa_backward_flop_count(grad, q, k, v)
         ),
         aten.convolution_backward: lambda grad, x, w, *_, **__: 2 * conv_flop_count(x, w, grad),
     }
-    return FlopCounterMode(display=False, custom_mapping=known)
+    return FlopCounterMode(display=False, custom_mapping=formulas)
 
 
-def test_a_model_computes_what_torch_counts(model):
-    found, words = sizes(model, LENGTH), torch.randint(0, 11, (3, LENGTH))
-    with torch_counts() as counts:
-        logits, state = model(words)
-        forward = counts.get_total_flops()
+def test_flops_of_a_model_equal_those_counted_by_torch(model):
+    model_sizes, tokens = sizes(model, LENGTH), torch.randint(0, 11, (3, LENGTH))
+    with make_flop_counter() as counter:
+        logits, state = model(tokens)
+        forward = counter.get_total_flops()
         logits.square().sum().backward()
-    assert forward == 3 * found.total.forward
-    # of a rule that is scanned by steps the first has one gradient less: that of a state from nothing
-    steps = any(isinstance(memory.update_rule, StepRule) for memory in model.memories)
-    assert counts.get_total_flops() == pytest.approx(3 * found.total.training, rel=1e-3 if steps else 0)
-    with torch.no_grad(), torch_counts() as counts:
-        model(words[:, :1], state)
-    assert counts.get_total_flops() == 3 * found.total.decoding
+    assert forward == 3 * model_sizes.total.forward
+    # the first step of a step-by-step rule has one gradient less: that of the empty initial state
+    has_step_rule = any(isinstance(memory.update_rule, StepRule) for memory in model.memories)
+    assert counter.get_total_flops() == pytest.approx(3 * model_sizes.total.training, rel=1e-3 if has_step_rule else 0)
+    with torch.no_grad(), make_flop_counter() as counter:
+        model(tokens[:, :1], state)
+    assert counter.get_total_flops() == 3 * model_sizes.total.decoding
 
 
-def test_the_loss_in_chunks_counts_as_the_head_that_it_stands_for():
-    model, words = build_model(**BASE), torch.randint(0, 11, (3, LENGTH))
-    with torch_counts() as counts:
-        losses, _ = model(words, labels=words)
-        forward = counts.get_total_flops()
+def test_flops_of_the_fused_loss_equal_those_of_the_head():
+    model, tokens = build_model(**BASE), torch.randint(0, 11, (3, LENGTH))
+    with make_flop_counter() as counter:
+        losses, _ = model(tokens, labels=tokens)
+        forward = counter.get_total_flops()
         losses.sum().backward()
     total = sizes(model, LENGTH).total
-    assert (forward, counts.get_total_flops()) == (3 * total.forward, 3 * total.training)
+    assert (forward, counter.get_total_flops()) == (3 * total.forward, 3 * total.training)
 
 
-def test_a_model_is_as_large_as_its_tensors(model):
+def test_parameters_and_state_equal_those_of_the_tensors(model):
     total = sizes(model, LENGTH).total
     _, state = model(torch.randint(0, 11, (1, LENGTH)))
     assert total.parameters == sum(parameter.numel() for parameter in model.parameters())
-    assert total.state == sum(tensor.nbytes for tensor in tensors(state))
+    assert total.state == sum(count_held_bytes(layer_state) for layer_state in state)
 
 
-def test_on_the_meta_device_everything_is_the_same(model):
+def test_sizes_on_the_meta_device_are_the_same(model):
     with torch.device("meta"):
-        hollow = SequenceModel(model.config)
-    assert sizes(hollow, LENGTH) == sizes(model, LENGTH)
+        meta_model = SequenceModel(model.config)
+    assert sizes(meta_model, LENGTH) == sizes(model, LENGTH)
 
 
 class Bilinear(Mixer):
-    """A part from outside, made of a bare parameter: y = fw W kv."""
+    """A user's mixer with a bare parameter: y = fw W kv."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -161,9 +167,9 @@ class Bilinear(Mixer):
 
 
 class Learned(nn.Module):
-    """A feature map from outside, applied to each query and key of each head."""
+    """A user's feature map, applied to each query and key of each head."""
 
-    unit = positive = True
+    has_unit_norm = is_nonnegative = True
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -173,21 +179,23 @@ class Learned(nn.Module):
         return self.to_features(u)
 
 
-def test_parts_from_outside_are_counted_by_what_they_do():
-    with lab.temporarily():
+def test_user_components_are_counted_by_running_them():
+    with lab.temporary_components():
         lab.register("mixer", "bilinear")(Bilinear)
         lab.register("feature_map", "learned")(Learned)
-        parts = {"mixer": "bilinear", "feature_map": "learned", "timing": {"name": "delayed_chunk", "window": 3}}
-        found = sizes(SequenceModel(ModelConfig(**TINY, **parts)), 7)
+        components = {"mixer": "bilinear", "feature_map": "learned", "timing": {"name": "delayed_chunk", "window": 3}}
+        model_sizes = sizes(SequenceModel(ModelConfig(**TINY, **components)), 7)
     per_vector = 2 * 2 * 2
-    assert found["mixer"] == flops("mixer", 4, 0, 2 * per_vector, 7)
-    # two heads, a query and a key per token; decoding repeats the keys of the stretch of three
+    assert model_sizes["mixer"] == linear_size("mixer", 4, 0, 2 * per_vector, 7)
+    # two heads, a query and a key per token; decoding replays the keys of the hold block of three
     forward = 2 * 2 * per_vector * 7
-    assert found["feature_map"] == Size("feature_map", 6, 0, forward, 3 * forward, 2 * (1 + 3) * per_vector)
+    assert model_sizes["feature_map"] == ComponentSize(
+        "feature_map", 6, 0, forward, 3 * forward, 2 * (1 + 3) * per_vector
+    )
 
 
 class Quadratic(UpdateRule):
-    """A rule from outside that brings its scan: all pairs at once."""
+    """A user's rule with its own scan: all pairs at once."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -196,16 +204,18 @@ class Quadratic(UpdateRule):
     def gates(self, x):
         return (self.to_gate(x).transpose(1, 2),)
 
-    def scan(self, q, k, v, gates, state, course):
+    def scan(self, q, k, v, gates, state, context):
         return (q @ k.transpose(-1, -2)).tril() @ v, k.transpose(-1, -2) @ v
 
 
-def test_a_scan_from_outside_is_counted_without_the_memory_that_it_takes():
-    tokens, heads, channels = 2**18, 2, 2  # all pairs are half a terabyte
-    with lab.temporarily(), torch.device("meta"):
+def test_user_scan_is_counted_without_allocating_memory():
+    tokens, heads, channels = 2**18, 2, 2  # all pairs would take half a terabyte
+    with lab.temporary_components(), torch.device("meta"):
         lab.register("update_rule", "quadratic")(Quadratic)
-        found = sizes(SequenceModel(ModelConfig(**TINY, update_rule="quadratic")), tokens)
-    assert found["fast_weights"].forward == 2 * heads * (2 * tokens * tokens * channels + tokens * channels * channels)
+        model_sizes = sizes(SequenceModel(ModelConfig(**TINY, update_rule="quadratic")), tokens)
+    assert model_sizes["fast_weights"].forward == 2 * heads * (
+        2 * tokens * tokens * channels + tokens * channels * channels
+    )
 
 
 HYBRID = {"update_rule": {"name": "delta", "max_beta": 2}, "timing": {"name": "synchronous", "window": 64}}
@@ -219,24 +229,28 @@ PAPER = {
 
 
 @pytest.mark.parametrize(("settings", "parameters"), PAPER.values(), ids=PAPER)
-def test_the_papers_models_take_six_flops_per_weight_and_token_and_those_of_their_memories(settings, parameters):
+def test_paper_models_take_six_flops_per_weight_and_token_plus_those_of_the_memories(settings, parameters):
     with torch.device("meta"):
-        found = sizes(SequenceModel(ModelConfig(vocabulary=32000, layers=24, **settings)), 2048)
-    memories = found["softmax"].training + found["fast_weights"].training
-    weights = parameters - found["embedding"].parameters - found["norms"].parameters
-    assert found.total.parameters == parameters
-    assert found.total.training == 6 * 2048 * weights + memories
-    assert found.total.training / (6 * 2048 * parameters) == pytest.approx(1, abs=0.25)
+        model_sizes = sizes(SequenceModel(ModelConfig(vocabulary=32000, layers=24, **settings)), 2048)
+    memories = model_sizes["softmax"].training + model_sizes["fast_weights"].training
+    linear_weights = parameters - model_sizes["embedding"].parameters - model_sizes["norms"].parameters
+    assert model_sizes.total.parameters == parameters
+    assert model_sizes.total.training == 6 * 2048 * linear_weights + memories
+    assert model_sizes.total.training / (6 * 2048 * parameters) == pytest.approx(1, abs=0.25)
 
 
-def test_the_memories_of_the_papers_hybrid_are_what_is_counted_by_hand():
+def test_memories_of_the_paper_hybrid_equal_the_count_by_hand():
     with torch.device("meta"):
-        found = sizes(SequenceModel(ModelConfig(vocabulary=32000, layers=24, width=1024, heads=8, **HYBRID)), 2048)
-    layers_and_heads, d, s, chunks, later = 24 * 8, 128, 64, 2048 // 64, 2048 // 64 - 1
-    softmax = 2 * chunks * s * (2 * s - 1) * (2 + 5) * d
-    forward = 2 * (chunks * (5 * s * s * d + s * d * d) + later * 2 * s * d * d)
-    backward = 2 * (chunks * 9 * s * s * d + later * 6 * s * d * d)
-    assert found["softmax"].training == layers_and_heads * softmax
-    assert found["fast_weights"].training == layers_and_heads * (forward + backward)
-    assert found["softmax"].state == layers_and_heads * 2 * s * d * 4
-    assert found["fast_weights"].state == layers_and_heads * d * d * 4
+        model_sizes = sizes(
+            SequenceModel(ModelConfig(vocabulary=32000, layers=24, width=1024, heads=8, **HYBRID)), 2048
+        )
+    layers_and_heads, d, window, chunk = 24 * 8, 128, 64, 32
+    softmax = 2 * 2048 * (2 * window - 1) * (2 + 5) * d
+    chunks, later = 2048 // chunk, 2048 // chunk - 1
+    inverse = 16 * 16 * 16 + 16 * 16 * 16  # products between the two blocks of 16
+    forward = 2 * (chunks * (5 * chunk * chunk * d + chunk * d * d + inverse) + later * 2 * chunk * d * d)
+    backward = 2 * (chunks * 9 * chunk * chunk * d + later * 6 * chunk * d * d)
+    assert model_sizes["softmax"].training == layers_and_heads * softmax
+    assert model_sizes["fast_weights"].training == layers_and_heads * (forward + backward)
+    assert model_sizes["softmax"].state == layers_and_heads * 2 * window * d * 4
+    assert model_sizes["fast_weights"].state == layers_and_heads * d * d * 4

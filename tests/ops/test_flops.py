@@ -1,4 +1,4 @@
-"""FLOPs of the scans, by torch's count of the products they are made of."""
+"""FLOPs of the scans equal torch's count of their matrix products."""
 
 import pytest
 import torch
@@ -6,61 +6,70 @@ from torch.utils.flop_counter import FlopCounterMode, bmm_flop
 
 import hqlt_lab as lab
 from hqlt_lab.components.update_rules._base import LinearRule
-from hqlt_lab.ops.chunked import CHUNK
-from hqlt_lab.ops.scan import scan, scan_backward
-from hqlt_lab.ops.steps import PLAIN, Course
+from hqlt_lab.ops.gates import DEFAULT_CONTEXT, ScanContext
+from hqlt_lab.ops.scan.chunked import CHUNK_SIZE, scan_backward_op, scan_op
 
 RULES = {name: lab.build("update_rule", name, width=16, heads=2) for name in lab.available("update_rule")}
 LINEAR = [name for name, rule in RULES.items() if isinstance(rule, LinearRule)]
-COURSES = [
-    pytest.param(tokens, hold, stated, id=f"{tokens} tokens, hold {hold}{', from a state' * stated}")
-    for tokens, hold, stated in ((2, None, 0), (CHUNK, None, 1), (2 * CHUNK + 7, None, 0), (40, 8, 1), (200, 90, 0))
+SCANS = [
+    pytest.param(tokens, hold, has_state, id=f"{tokens} tokens, hold {hold}{', from a state' * has_state}")
+    for tokens, hold, has_state in (
+        (2, None, 0),
+        (CHUNK_SIZE, None, 1),
+        (2 * CHUNK_SIZE + 7, None, 0),
+        (40, 8, 1),
+        (200, 90, 0),
+    )
 ]
 
 
-def example(rule, tokens, stated):
+def make_inputs(rule, tokens, has_state):
     x, values = torch.randn(2, tokens, 16), rule.value_channels(8)
     q, k, v = (torch.randn(2, 2, tokens * writes, 8) for writes in (1, rule.writes, rule.writes))
-    state = torch.randn(2, 2, 8, values) if stated else None
+    state = torch.randn(2, 2, 8, values) if has_state else None
     return q, k, v, rule.gates(x), state
 
 
-def counted(work):
-    """With the products that are added in place, which torch does not know."""
+def count_with_inplace_products(function):
+    """Count FLOPs including in-place products, which torch does not count."""
     with (
         torch.no_grad(),
-        FlopCounterMode(display=False, custom_mapping={torch.ops.aten.baddbmm_: product}) as counter,
+        FlopCounterMode(display=False, custom_mapping={torch.ops.aten.baddbmm_: inplace_product_flops}) as counter,
     ):
-        made = work()
-    return counter.get_total_flops(), made
+        result = function()
+    return counter.get_total_flops(), result
 
 
-def product(into, a, b, **_):
+def inplace_product_flops(target, a, b, **_):
     return bmm_flop(a, b)
 
 
-@pytest.mark.parametrize(("tokens", "hold", "stated"), COURSES)
+@pytest.mark.parametrize(("tokens", "hold", "has_state"), SCANS)
 @pytest.mark.parametrize("name", LINEAR)
-def test_a_linear_rule_computes_what_torch_counts_of_its_scan_and_its_gradients(name, tokens, hold, stated):
+def test_flops_of_a_linear_rule_equal_those_counted_by_torch(name, tokens, hold, has_state):
     rule = RULES[name]
-    q, k, v, gates, state = example(rule, tokens, stated)
-    told = rule.flops(q, k, v, gates, state, Course(hold))
-    v = rule.with_count(v) if name == "linear_attention" else v
-    numbers, one = (hold or 0, CHUNK), gates.write is gates.erase
-    inputs = (q, k, v, gates.log_keep, gates.erase, None if one else gates.write)
-    forward, (reads, _, *kept) = counted(lambda: scan._init_fn(*inputs, state, None, *numbers, one, True))
-    backward, _ = counted(
-        lambda: scan_backward._init_fn(reads, None, *inputs, None, *kept, *numbers, one, state is None)
+    q, k, v, gates, state = make_inputs(rule, tokens, has_state)
+    flops = rule.count_flops(q, k, v, gates, state, ScanContext(hold))
+    v = rule.append_count_channel(v) if name == "linear_attention" else v
+    layout_arguments, tied_gates = (hold or 0, CHUNK_SIZE), gates.write is gates.erase
+    inputs = (q, k, v, gates.log_keep, gates.erase, None if tied_gates else gates.write)
+    forward, (reads, _, *saved) = count_with_inplace_products(
+        lambda: scan_op._init_fn(*inputs, state, None, *layout_arguments, tied_gates, True)
     )
-    assert (told.forward, told.backward) == (forward, backward)
+    backward, _ = count_with_inplace_products(
+        lambda: scan_backward_op._init_fn(
+            reads, None, *inputs, None, *saved, *layout_arguments, tied_gates, state is None
+        )
+    )
+    assert (flops.forward, flops.backward) == (forward, backward)
 
 
-STEPS = [(name, tokens) for name in sorted(RULES) for tokens in (1, 5) if tokens == 1 or name not in LINEAR]
+RECURRENT_CASES = [(name, tokens) for name in sorted(RULES) for tokens in (1, 5) if tokens == 1 or name not in LINEAR]
 
 
-@pytest.mark.parametrize(("name", "tokens"), STEPS)
-def test_steps_compute_what_torch_counts(name, tokens):
+@pytest.mark.parametrize(("name", "tokens"), RECURRENT_CASES)
+def test_flops_of_a_recurrent_scan_equal_those_counted_by_torch(name, tokens):
     rule = RULES[name]
-    q, k, v, gates, state = example(rule, tokens, True)
-    found, _ = counted(lambda: rule.scan(q, k, v, gates, state, PLAIN))
-    assert rule.flops(q, k, v, gates, state, PLAIN).forward == found > 0
+    q, k, v, gates, state = make_inputs(rule, tokens, True)
+    counted, _ = count_with_inplace_products(lambda: rule.scan(q, k, v, gates, state, DEFAULT_CONTEXT))
+    assert rule.count_flops(q, k, v, gates, state, DEFAULT_CONTEXT).forward == counted > 0

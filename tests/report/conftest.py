@@ -1,50 +1,55 @@
-"""Small experiments, and cells that came of them."""
+"""Factories of small experiments, cell records and run folders."""
 
 import json
 
 import pytest
 
-from hqlt_lab.experiment.experiment import load
-from hqlt_lab.study.record import Record
+from hqlt_lab.experiment.arm_title import ArmTitle
+from hqlt_lab.experiment.load_experiment import load_experiment
+from hqlt_lab.study.ledger.cell_record import CellRecord
 
 BASE = """
 question: Which memory counts?
-task: {name: parity, train_length: [3, 20], test_length: [3, 20]}
+task: {name: parity, train_length: [3, 20], test_length: [20, 20]}
 model: {width: 16, heads: 2, layers: 1, mlp_width: 16, timing: {name: synchronous, window: 4}}
 train: {steps: 300, batch_size: 8}
 """
 ARMS = "arms: {delta: {}, linear: {model.update_rule: linear_attention}, retention: {model.update_rule: retention}}\n"
-METRIC = "normalised_accuracy"
+METRIC = "normalized_accuracy"
 
 
 @pytest.fixture
-def asked(tmp_path):
-    """An experiment: the base and what is written here."""
+def make_experiment(tmp_path):
+    """Return a function that loads an experiment from three pieces of YAML: base, arms and extra settings."""
 
-    def load_with(more="seeds: 2\n", arms=ARMS, base=BASE):
-        (tmp_path / "asked.yaml").write_text(base + arms + more)
-        return load(tmp_path / "asked.yaml")
+    def load(extra="seeds: 2\n", arms=ARMS, base=BASE):
+        (tmp_path / "experiment.yaml").write_text(base + arms + extra)
+        return load_experiment(tmp_path / "experiment.yaml")
 
-    return load_with
+    return load
 
 
 @pytest.fixture
-def cell():
-    """A finished cell with one test value; its validation value is the same unless it is told."""
+def make_record():
+    """Return a function that builds a cell record; without a test value the cell is waiting.
 
-    def make(arm, seed, test=None, valid=None, **told):
+    The validation value defaults to the test value.
+    """
+
+    def make(arm, seed, test=None, valid=None, **fields):
         valid = test if valid is None else valid
         metrics = {} if test is None else {f"valid/{METRIC}": valid, f"test/{METRIC}": test}
         state = "done" if test is not None else "waiting"
-        known = {"key": f"{arm}-{seed}-{told.get('point')}", "state": state, "step": 300, "metrics": metrics}
-        return Record(arm=arm, seed=seed, **(known | told))
+        defaults = {"key": f"{arm}-{seed}-{fields.get('point')}", "state": state, "step": 300, "metrics": metrics}
+        title = arm if isinstance(arm, ArmTitle) else ArmTitle(arm)
+        return CellRecord(arm=title, seed=seed, **(defaults | fields))
 
     return make
 
 
 @pytest.fixture
-def logged(tmp_path):
-    """A folder with the loss of every tenth step."""
+def make_run_folder(tmp_path):
+    """Return a function that writes a run folder with the training loss of every tenth step."""
 
     def write(name, losses):
         folder = tmp_path / name

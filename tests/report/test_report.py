@@ -1,220 +1,291 @@
-"""The same numbers as Markdown, CSV, in the terminal and as a frame."""
+"""The report as Markdown, CSV, terminal tables and pandas DataFrame."""
 
 import csv
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from hqlt_lab.report.frame import frame
-from hqlt_lab.report.render import fitted, terminal
-from hqlt_lab.report.report import Report
-from hqlt_lab.report.table import Table
+from hqlt_lab.report.build_tables import Table
+from hqlt_lab.report.render.cells_dataframe import build_frame
+from hqlt_lab.report.render.csv_table import render_csv
+from hqlt_lab.report.render.reproduction import Reproduction
+from hqlt_lab.report.render.text_tables import fit_to_width, render_rich_table
+from hqlt_lab.report.study_report import Report
 
-TEST = "test/normalised_accuracy"
-ODD = r"a|b [red]c[/red] <i> *d* \e"
+METRIC = "test/normalized_accuracy"
+SPECIAL_CHARACTERS = r"a|b [red]c[/red] <i> *d* \e"
 PUBLISHED = (
-    f"published: {{delta: {{{TEST}: {{best: 100.0, median: 99.7, mad: 0.1}}}}}}\n"
-    f"quoted: {{Mamba: {{{TEST}: {{best: 98.25}}}}}}\n"
+    f"published: {{delta: {{{METRIC}: {{best: 100.0, median: 99.7, mad: 0.1}}}}}}\n"
+    f"quoted: {{Mamba: {{{METRIC}: {{best: 98.25}}}}}}\n"
 )
 
 
-def cells_of(markdown):
-    """A Markdown table as lines of {column: cell}, read as a Markdown reader does."""
+def parse_markdown_table(markdown):
+    """Parse the first Markdown table into a list of {column: cell}, with escapes removed."""
     lines = [line for line in markdown.splitlines() if line.startswith("|")]
     split = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip("|"))] for line in lines]
     plain = [[re.sub(r"\\([\\|<*])", r"\1", cell) for cell in cells] for cells in split]
     return [dict(zip(plain[0], cells, strict=True)) for cells in plain[2:]]
 
 
-def lines_of(report):
-    return list(csv.DictReader(io.StringIO(report.csv())))
+def parse_csv(report):
+    return list(csv.DictReader(io.StringIO(report.to_csv())))
 
 
 @pytest.fixture
-def three(cell):
+def three_seeds(make_record):
     values = [90.0, 100.0, 98.0 + 1 / 3]
-    return [cell("delta", seed, value, parameters=12345, tokens_per_second=6789.4) for seed, value in enumerate(values)]
+    return [
+        make_record("delta", seed, value, parameters=12345, tokens_per_second=6789.4)
+        for seed, value in enumerate(values)
+    ]
 
 
-def test_the_markdown_says_what_is_known(asked, cell, three):
-    experiment = asked("seeds: 3\nmeasure: {solved: 95.0}\n" + PUBLISHED)
-    records = [*three, cell("linear", 0, 5.0), cell("linear", 1, state="diverged"), cell("linear", 2)]
-    text = Report.make(experiment, records).markdown()
-    assert text.startswith("# Which memory counts?\n\n| arm | seeds | median ± MAD |")
-    delta, linear, retention, mamba = cells_of(text)
+def test_the_markdown_holds_all_results(make_experiment, make_record, three_seeds):
+    experiment = make_experiment("seeds: 3\nmeasure: {solved: 95.0}\n" + PUBLISHED)
+    records = [
+        *three_seeds,
+        make_record("linear", 0, 5.0),
+        make_record("linear", 1, state="diverged"),
+        make_record("linear", 2),
+    ]
+    text = Report.from_records(experiment, records).to_markdown()
+    assert text.startswith("# Which memory counts?\n\n**So far (5 of 6 cells), delta does best: ")
+    assert "\n\n| arm | seeds | median ± MAD |" in text
+    delta, linear, retention, mamba = parse_markdown_table(text)
     assert delta == {
-        "arm": "delta", "seeds": "3", "median ± MAD": "98.3 ± 1.7", "mean [95 %]": "96.1 [82.8, 109.4]",
-        "best": "100.0", "solved": "2 of 3", "difference [95 %]": "", "p (solved)": "",
+        "arm": "delta", "seeds": "3", "median ± MAD": "98.3 ± 1.7", "mean [95 % CI]": "96.1 [82.8, 100.0]",
+        "best": "100.0", "solved": "2 of 3", "paired difference [95 % CI]": "", "p (Fisher, solved)": "",
         "published": "99.7 ± 0.1, best 100.0", "parameters": "12.3k",
         "tokens/s": "6.79k", "unfinished": "",
     }  # fmt: skip
-    assert linear["seeds"] == "1 of 3" and linear["median ± MAD"] == linear["mean [95 %]"] == "5.0"
+    assert linear["seeds"] == "1 of 3" and linear["median ± MAD"] == linear["mean [95 % CI]"] == "5.0"
     assert linear["solved"] == "0 of 2" and linear["unfinished"] == "1 waiting, 1 diverged"
     assert retention["seeds"] == "0 of 3" and retention["median ± MAD"] == ""
-    assert {word for word, cell in mamba.items() if cell} == {"arm", "published"} and mamba["published"] == "best 98.2"
-    assert f"**{Report.make(experiment, records).answer}**" in text
-    assert text.endswith("## Warnings\n\n- 1 cell diverged.\n- 1 cell still waiting.\n")
+    assert {column for column, cell in mamba.items() if cell} == {"arm", "published"} and mamba[
+        "published"
+    ] == "best 98.2"
+    assert text.endswith("## Caveats\n\n- 1 cell diverged.\n- 1 cell still waiting.\n")
 
 
-def test_each_arm_is_judged_against_the_baseline(asked, cell):
+def test_each_arm_has_a_verdict_against_the_baseline(make_experiment, make_record):
     values = {"delta": [10.0, 20.0, 30.0], "linear": [92.0, 103.0, 113.0], "retention": [10.5, 19.0, 32.0]}
-    records = [cell(arm, seed, value) for arm, seeds in values.items() for seed, value in enumerate(seeds)]
-    report = Report.make(asked("seeds: 3\n"), records)
-    delta, linear, retention = cells_of(report.markdown())
-    assert (delta["difference [95 %]"], delta["p (signs)"], delta["verdict"]) == ("", "", "baseline")
-    assert linear["verdict"] == "better" and linear["difference [95 %]"].startswith("+82.7 [+")
-    assert retention["verdict"].startswith("undecided, needs about ") and retention["p (signs)"] == "–"
-    assert "difference: to the baseline, paired by seed; t-intervals corrected by Holm's method." in report.markdown()
-    told = {line["arm"]: line for line in lines_of(report)}
-    assert told["linear"]["verdict"] == "better" and told["linear"]["baseline"] == "delta"
-    assert float(told["linear"]["difference"]) == pytest.approx(82.6666667)
-    assert told["delta"]["difference"] == told["delta"]["verdict"] == ""
-    assert report.answer.split(". ", 1)[1].startswith(
-        "Against delta, in the mean of 3 paired seeds: linear is better: +82.7 [+80.6, +84.7]; "
+    records = [make_record(arm, seed, value) for arm, seeds in values.items() for seed, value in enumerate(seeds)]
+    report = Report.from_records(make_experiment("seeds: 3\n"), records)
+    delta, linear, retention = parse_markdown_table(report.to_markdown())
+    assert (delta["paired difference [95 % CI]"], delta["p (permutation)"], delta["verdict"]) == ("", "", "baseline")
+    assert linear["verdict"] == "significantly better" and linear["paired difference [95 % CI]"].startswith("+82.7 [+")
+    assert retention["verdict"] == "not significant" and retention["p (permutation)"] == "–"
+    assert "paired difference: mean difference from the baseline, paired by seed" in report.to_markdown()
+    line_by_arm = {line["arm"]: line for line in parse_csv(report)}
+    assert line_by_arm["linear"]["verdict"] == "better" and line_by_arm["linear"]["baseline"] == "delta"
+    assert float(line_by_arm["linear"]["difference"]) == pytest.approx(82.6666667)
+    assert (line_by_arm["delta"]["difference"], line_by_arm["delta"]["verdict"]) == ("", "baseline")
+    assert line_by_arm["retention"]["verdict"] == "not_significant"
+    assert report.answer.comparisons[0] == "linear: significantly better, +82.7 [+80.6, +84.7]"
+    assert "\n\n- linear: significantly better, +82.7 [+80.6, +84.7]\n- retention: " in report.to_markdown()
+
+
+def test_one_seed_has_an_interval_over_examples_and_no_verdict(make_experiment, make_record):
+    records = [
+        make_record("delta", 0, 50.0, errors={METRIC: 1.0}),
+        make_record("linear", 0, 90.0, errors={METRIC: 0.5}),
+        make_record("retention", 0, 40.0),
+    ]
+    report = Report.from_records(make_experiment("seeds: 1\n"), records)
+    delta, linear, retention = parse_markdown_table(report.to_markdown())
+    assert delta["mean [95 % CI]"] == "50.0 [48.0, 52.0]" and linear["mean [95 % CI]"] == "90.0 [89.0, 91.0]"
+    assert retention["mean [95 % CI]"] == "40.0"
+    assert (
+        linear["paired difference [95 % CI]"] == "+40.0" and "verdict" not in linear and "p (permutation)" not in linear
     )
+    assert "With one seed, the interval is over the test examples" in report.to_markdown()
+    assert "only one seed" in report.answer.comparisons_heading and not report.answer.comparisons
 
 
-def test_one_seed_has_an_interval_over_examples_and_no_verdict(asked, cell):
+def test_a_grid_has_a_table_of_effects(make_experiment, make_record):
+    experiment = make_experiment("seeds: 2\ncross: {model.mixer: [sum, vector]}\n")
     records = [
-        cell("delta", 0, 50.0, errors={TEST: 1.0}),
-        cell("linear", 0, 90.0, errors={TEST: 0.5}),
-        cell("retention", 0, 40.0),
+        make_record(arm.title, seed, 10.0 + 5 * ("linear" in arm.title) + seed)
+        for arm in experiment.arms
+        for seed in range(2)
     ]
-    report = Report.make(asked("seeds: 1\n"), records)
-    delta, linear, retention = cells_of(report.markdown())
-    assert delta["mean [95 %]"] == "50.0 [48.0, 52.0]" and linear["mean [95 %]"] == "90.0 [89.0, 91.0]"
-    assert retention["mean [95 %]"] == "40.0"
-    assert linear["difference [95 %]"] == "+40.0" and "verdict" not in linear and "p (signs)" not in linear
-    assert "One seed: the interval is over the examples of the test" in report.markdown()
-    assert report.answer.endswith("One seed gives no verdict: another seed may turn the order around.")
-
-
-def test_a_grid_has_a_table_of_effects(asked, cell):
-    experiment = asked("seeds: 2\ncross: {model.mixer: [sum, vector]}\n")
-    records = [
-        cell(arm.title, seed, 10.0 + 5 * ("linear" in arm.title) + seed) for arm in experiment.arms for seed in range(2)
-    ]
-    text = Report.make(experiment, records).markdown()
-    assert "## Effects\n\n| effect | against | seeds |" in text
+    text = Report.from_records(experiment, records).to_markdown()
+    assert "## Effects\n\n| effect | reference | seeds |" in text
     assert "| arm=linear | arm=delta | 2 | +5.0 [" in text and "| arm=linear × mixer=vector |" in text
 
 
-def test_importance_is_told_where_it_is_asked_for(asked, cell):
-    experiment = asked("seeds: 2\ntune: {train.lr: [1e-3, 1e-4]}\n")
+def test_importance_is_shown_only_on_request(make_experiment, make_record):
+    experiment = make_experiment("seeds: 2\ntune: {train.lr: [1e-3, 1e-4]}\n")
     records = [
-        cell(arm.title, seed, 90.0 * (rate > 5e-4) + seed, point={"train.lr": rate})
+        make_record(arm.title, seed, 90.0 * (rate > 5e-4) + seed, point={"train.lr": rate})
         for arm in experiment.arms
         for rate in (1e-3, 1e-4)
         for seed in range(2)
     ]
-    report = Report.make(experiment, records)
-    assert "Importance" not in report.markdown()
-    assert "## Importance\n\n| of |" in report.with_importance().markdown()
+    report = Report.from_records(experiment, records)
+    assert "Importance" not in report.to_markdown()
+    assert "## Importance\n\n| arm |" in report.with_importance().to_markdown()
 
 
-def test_columns_that_say_nothing_are_left_out(asked, cell):
-    (only,) = cells_of(Report.make(asked("seeds: 1\n", arms=""), [cell("base", 0, 90.0)]).markdown())
-    assert list(only) == ["arm", "seeds", "median ± MAD", "mean [95 %]", "best"]
-    assert "Warnings" not in Report.make(asked("seeds: 1\n", arms=""), [cell("base", 0, 90.0)]).markdown()
+def test_empty_columns_are_omitted(make_experiment, make_record):
+    (row,) = parse_markdown_table(
+        Report.from_records(make_experiment("seeds: 1\n", arms=""), [make_record("base", 0, 90.0)]).to_markdown()
+    )
+    assert list(row) == ["arm", "seeds", "median ± MAD", "mean [95 % CI]", "best"]
+    assert (
+        "Caveats"
+        not in Report.from_records(make_experiment("seeds: 1\n", arms=""), [make_record("base", 0, 90.0)]).to_markdown()
+    )
 
 
-def test_steps_have_a_column_where_they_differ(asked, cell):
-    records = [cell("delta", 0, 5.0, step=100), cell("linear", 0, 5.0), cell("linear", 1, 5.0, step=200)]
-    assert [row["steps"] for row in cells_of(Report.make(asked(), records).markdown())] == ["100", "200 to 300", ""]
+def test_steps_have_a_column_if_they_differ(make_experiment, make_record):
+    records = [
+        make_record("delta", 0, 5.0, step=100),
+        make_record("linear", 0, 5.0),
+        make_record("linear", 1, 5.0, step=200),
+    ]
+    assert [
+        row["steps"] for row in parse_markdown_table(Report.from_records(make_experiment(), records).to_markdown())
+    ] == [
+        "100",
+        "200 to 300",
+        "",
+    ]
 
 
-def test_several_metrics_have_columns_of_their_own(asked, cell):
-    experiment = asked(f"seeds: 1\nmeasure: {{report: [{TEST}, test/loss]}}\n", arms="")
-    record = cell("base", 0, 5.0, metrics={TEST: 5.0, "test/loss": 0.123456})
-    (row,) = cells_of(Report.make(experiment, [record]).markdown())
-    assert row[f"{TEST}: best"] == "5.0" and row["test/loss: best"] == "0.1235"
+def test_each_metric_has_its_own_columns(make_experiment, make_record):
+    experiment = make_experiment(f"seeds: 1\nmeasure: {{report: [{METRIC}, test/loss]}}\n", arms="")
+    record = make_record("base", 0, 5.0, metrics={METRIC: 5.0, "test/loss": 0.123456})
+    (row,) = parse_markdown_table(Report.from_records(experiment, [record]).to_markdown())
+    assert row[f"{METRIC}: best"] == "5.0" and row["test/loss: best"] == "0.1235"
 
 
-def test_the_chosen_point_and_its_budget_are_printed(asked, cell):
+def test_the_selected_point_and_its_budget_are_shown(make_experiment, make_record):
     points = [{"train.lr": 0.001, "model.mixer": "sum"}, {"train.lr": 0.0123456, "model.mixer": "sum"}]
-    records = [cell("base", 0, 5.0 + number, point=point) for number, point in enumerate(points)]
-    experiment = asked("tune: {train.lr: [0.001, 0.0123456], model.mixer: [sum]}\nseeds: 1\n", arms="")
-    text = Report.make(experiment, records).markdown()
-    assert cells_of(text)[0]["chosen"] == "lr=0.01235, mixer=sum"
-    assert "chosen by the median of valid/normalised_accuracy: 2 points (2 cells) for every arm." in text
-    (line,) = lines_of(Report.make(experiment, records))
+    records = [make_record("base", 0, 5.0 + number, point=point) for number, point in enumerate(points)]
+    experiment = make_experiment("tune: {train.lr: [0.001, 0.0123456], model.mixer: [sum]}\nseeds: 1\n", arms="")
+    text = Report.from_records(experiment, records).to_markdown()
+    assert parse_markdown_table(text)[0]["chosen"] == "lr=0.01235, mixer=sum"
+    assert "selected by the median of valid/normalized_accuracy: 2 points (2 cells) per arm." in text
+    (line,) = parse_csv(Report.from_records(experiment, records))
     assert float(line["train.lr"]) == 0.0123456 and (line["points_tried"], line["cells_tried"]) == ("2", "2")
 
 
-def test_the_csv_has_every_digit_and_a_line_per_arm_and_metric(asked, three):
-    report = Report.make(asked("seeds: 3\nmeasure: {solved: 95.0}\n" + PUBLISHED), three)
-    delta, linear, _, mamba = lines_of(report)
-    summary = report.rows[0].summaries[TEST]
+def test_the_csv_has_full_precision_and_a_line_per_arm_and_metric(make_experiment, three_seeds):
+    report = Report.from_records(make_experiment("seeds: 3\nmeasure: {solved: 95.0}\n" + PUBLISHED), three_seeds)
+    delta, linear, _, mamba = parse_csv(report)
+    summary = report.rows[0].summaries[METRIC]
     for name in ("n", "median", "mad", "mean", "low", "high", "best"):
         assert float(delta[name]) == getattr(summary, name)
-    assert (delta["solved"], delta["solved_of"], delta["metric"], delta["source"]) == ("2", "3", TEST, "run")
+    assert (delta["solved"], delta["solved_of"], delta["metric"], delta["source"]) == ("2", "3", METRIC, "run")
     assert (delta["published_best"], delta["published_median"], delta["published_mad"]) == ("100.0", "99.7", "0.1")
     assert (delta["fewest_steps"], delta["most_steps"], delta["diverged"]) == ("300", "300", "0")
     assert linear["median"] == linear["n"] == "" and linear["arm"] == "linear"
     assert (mamba["arm"], mamba["source"], mamba["published_best"], mamba["mean"]) == ("Mamba", "quoted", "98.25", "")
 
 
-def test_titles_survive_whatever_they_hold(asked, cell):
-    experiment = asked("seeds: 1\n", arms=f"arms: {{'{ODD}': {{}}, plain: {{model.mixer: sum}}}}\n")
-    report = Report.make(experiment, [cell(ODD, 0, 5.0), cell("plain", 0, state="failed", why="[bold]no | <b>")])
-    assert cells_of(report.markdown())[0]["arm"] == ODD
-    assert lines_of(report)[0]["arm"] == ODD
+def test_text_in_the_csv_that_a_spreadsheet_would_evaluate_is_escaped(make_experiment, make_record):
+    arms = "arms: {'=1+1': {}, '+a': {model.mixer: sum}, '-a': {train.lr: 1}, '@sum': {train.lr: 2}}\n"
+    experiment = make_experiment("seeds: 2\nquoted: {'=cmd': {'=metric': {best: -1.5}}}\n", arms=arms)
+    records = [make_record(arm.title, seed, -5.0) for arm in experiment.arms for seed in range(2)]
+    point = {"=path": "=b", "train.lr": -0.5}
+    rows = [replace(row, point=point) for row in Report.from_records(experiment, records).rows]
+    text = render_csv(replace(experiment, tune={path: [value] for path, value in point.items()}), rows)
+    baseline, other, *_, cited = lines = list(csv.DictReader(io.StringIO(text)))
+    assert [line["arm"] for line in lines] == ["'=1+1", "'+a", "'-a", "'@sum", "'=cmd"]
+    assert (other["baseline"], other["'=path"], cited["metric"]) == ("'=1+1", "'=b", "'=metric")
+    assert float(baseline["mean"]) == -5.0 and baseline["train.lr"] == "-0.5" and cited["published_best"] == "-1.5"
+
+
+def test_markup_in_titles_is_escaped(make_experiment, make_record):
+    experiment = make_experiment(
+        "seeds: 1\n", arms=f"arms: {{'{SPECIAL_CHARACTERS}': {{}}, plain: {{model.mixer: sum}}}}\n"
+    )
+    report = Report.from_records(
+        experiment,
+        [make_record(SPECIAL_CHARACTERS, 0, 5.0), make_record("plain", 0, state="failed", why="[bold]no | <b>")],
+    )
+    assert parse_markdown_table(report.to_markdown())[0]["arm"] == SPECIAL_CHARACTERS
+    assert parse_csv(report)[0]["arm"] == SPECIAL_CHARACTERS
     console = Console(width=200, file=io.StringIO(), color_system=None)
-    console.print(*report.terminal(200))
-    assert ODD in console.file.getvalue()
+    console.print(*report.to_rich_tables(200))
+    assert SPECIAL_CHARACTERS in console.file.getvalue()
 
 
-def test_a_rounded_zero_has_no_sign(asked, cell):
-    (row,) = cells_of(Report.make(asked("seeds: 1\n", arms=""), [cell("base", 0, -0.04)]).markdown())
+def test_a_rounded_zero_has_no_sign(make_experiment, make_record):
+    (row,) = parse_markdown_table(
+        Report.from_records(make_experiment("seeds: 1\n", arms=""), [make_record("base", 0, -0.04)]).to_markdown()
+    )
     assert row["best"] == "0.0"
 
 
-def test_the_files_hold_the_report_and_nothing_else_is_left(asked, three, tmp_path):
-    report = Report.make(asked("seeds: 3\n"), three)
+def test_saving_twice_leaves_only_the_files_of_the_report(make_experiment, three_seeds, tmp_path):
+    report = Report.from_records(make_experiment("seeds: 3\n"), three_seeds)
     report.save(tmp_path / "new" / "folder")
     report.save(tmp_path / "new" / "folder")
-    there = {file.name: file.read_text() for file in (tmp_path / "new" / "folder").iterdir()}
-    assert there == report.texts() | {"report.html": report.html()}
+    files = {file.name: file.read_text() for file in (tmp_path / "new" / "folder").iterdir()}
+    assert files == report.text_files() | {"report.html": report.to_html()}
 
 
-def test_a_report_of_nothing_is_a_report(asked):
-    report = Report.make(asked("tune: {train.lr: [1e-3, 1e-4]}\n" + PUBLISHED), [])
-    assert report.answer.startswith("There is no answer yet") and len(lines_of(report)) == 4
-    assert [row["seeds"] for row in cells_of(report.markdown())] == ["0 of 3", "0 of 3", "0 of 3", ""]
+def test_a_report_without_records_is_valid(make_experiment):
+    report = Report.from_records(make_experiment("tune: {train.lr: [1e-3, 1e-4]}\n" + PUBLISHED), [])
+    assert report.answer.summary.startswith("No results yet") and len(parse_csv(report)) == 4
+    assert [row["seeds"] for row in parse_markdown_table(report.to_markdown())] == ["0 of 3", "0 of 3", "0 of 3", ""]
 
 
-def test_the_frame_has_a_line_per_cell(cell):
+def test_the_frame_has_a_line_per_cell(make_record):
     records = [
-        cell("a", 0, 5.0, levels={"model.update_rule": {"name": "delta", "max_beta": 2}}, point={"train.lr": 0.1}),
-        cell("a", 1, levels={"model.timing.window": None}, point={"train.lr": 0.2}, counts=False, why="late"),
-        cell("b", 0, 7.0, levels={"task.seed": 3}, folder=Path("runs/b"), run="r1"),
+        make_record(
+            "a", 0, 5.0, levels={"model.update_rule": {"name": "delta", "max_beta": 2}}, point={"train.lr": 0.1}
+        ),
+        make_record(
+            "a", 1, levels={"model.timing.window": None}, point={"train.lr": 0.2}, is_reported=False, why="late"
+        ),
+        make_record("b", 0, 7.0, levels={"task.seed": 3}, folder=Path("runs/b"), run="r1"),
     ]
-    table = frame(records)
-    assert len(table) == 3 and list(table.columns[:3]) == ["key", "arm", "seed"]
-    assert table["update_rule"][0] == "delta(max_beta=2)" and table["window"][1] == "null"
-    assert list(table["lr"][:2]) == [0.1, 0.2] and table["lr"].isna()[2]
-    assert list(table["seed"]) == [0, 1, 0] and table["task.seed"][2] == 3
-    assert list(table[TEST].dropna()) == [5.0, 7.0] and list(table["counts"]) == [True, False, True]
-    assert table["folder"][2] == "runs/b" and table["run"][2] == "r1" and table["why"][1] == "late"
+    frame = build_frame(records)
+    assert len(frame) == 3 and list(frame.columns[:3]) == ["key", "arm", "seed"]
+    assert frame["update_rule"][0] == "delta(max_beta=2)" and frame["window"][1] == "null"
+    assert list(frame["lr"][:2]) == [0.1, 0.2] and frame["lr"].isna()[2]
+    assert list(frame["seed"]) == [0, 1, 0] and frame["task.seed"][2] == 3
+    assert list(frame[METRIC].dropna()) == [5.0, 7.0] and list(frame["is_reported"]) == [True, False, True]
+    assert frame["folder"][2] == "runs/b" and frame["run"][2] == "r1" and frame["why"][1] == "late"
 
 
-def test_a_frame_of_nothing_has_its_columns():
-    assert {"key", "arm", "seed", "state", "folder"} <= set(frame([]).columns) and len(frame([])) == 0
+def test_an_empty_frame_has_its_columns():
+    assert {"key", "arm", "seed", "state", "folder"} <= set(build_frame([]).columns) and len(build_frame([])) == 0
 
 
-def test_a_narrow_terminal_does_without_what_is_missed_least():
-    columns = ["arm", "seeds", "median ± MAD", "difference [95 %]", "verdict", "p (solved)", "parameters", "tokens/s"]
-    table = Table(columns, [["delta", "3", "99.7 ± 0.1", "-1.2 [-3.4, +1.0]", "undecided", "0.05", "25.9k", "12.3k"]])
-    assert fitted(table, 200) == table
-    narrow = fitted(table, 50)
-    assert narrow.columns == ["arm", "seeds", "median ± MAD", "difference [95 %]", "verdict"]
+def test_a_narrow_terminal_drops_the_least_important_columns():
+    columns = [
+        "arm", "seeds", "median ± MAD", "paired difference [95 % CI]", "verdict", "p (Fisher, solved)", "parameters",
+        "tokens/s",
+    ]  # fmt: skip
+    row = ["delta", "3", "99.7 ± 0.1", "-1.2 [-3.4, +1.0]", "significantly worse", "0.05", "25.9k", "12.3k"]
+    table = Table(columns, [row])
+    assert fit_to_width(table, 200) == table
+    narrow = fit_to_width(table, 56)
+    assert narrow.columns == columns[:5] and narrow.rows == [[*row[:3], "-1.2\n[-3.4, +1.0]", row[4]]]
     assert narrow.notes == [
-        "No room for p (solved), parameters, tokens/s: a wider terminal has them, and --markdown or --html."
+        "Columns that do not fit: p (Fisher, solved), parameters, tokens/s. Use a wider terminal, --markdown or --html "
+        "to see them."
     ]
-    assert fitted(table, 10).columns == ["arm", "median ± MAD", "difference [95 %]", "verdict"]
-    shown = Console(width=50, file=io.StringIO())
-    shown.print(terminal("", narrow))
-    assert max(map(len, shown.file.getvalue().splitlines())) <= 50 and "undecided" in shown.file.getvalue()
+    assert fit_to_width(table, 10).columns == [
+        "arm", "median ± MAD", "paired difference [95 % CI]", "verdict"
+    ]  # fmt: skip
+    console = Console(width=56, file=io.StringIO())
+    console.print(render_rich_table("", narrow))
+    printed = console.file.getvalue()
+    assert max(map(len, printed.splitlines())) <= 56 and "significantly" in printed and "[-3.4, +1.0]" in printed
+
+
+def test_markdown_has_commands_to_reproduce_if_they_are_known(make_experiment, three_seeds):
+    report = Report.from_records(make_experiment("seeds: 3\n"), three_seeds)
+    assert "How to reproduce" not in report.to_markdown()
+    text = report.to_markdown(Reproduction(["hqlt run study.yaml"], {"git": {"commit": "a1b2c3"}}))
+    assert "## How to reproduce\n\n    hqlt run study.yaml\n\n- seeds: 0, 1, 2\n- commit: a1b2c3\n" in text

@@ -1,51 +1,91 @@
-"""What the sentence about the baseline says, whatever the comparisons are."""
+"""The list of comparisons with the baseline, and verdicts as text."""
 
-from hqlt_lab.experiment.settings import MeasureConfig
-from hqlt_lab.report.differences import Difference
-from hqlt_lab.report.rows import Row, reported
-from hqlt_lab.report.verdict import verdict
+import pytest
+
+from hqlt_lab.experiment.arm_title import ArmTitle
+from hqlt_lab.experiment.run_settings import MeasureConfig
+from hqlt_lab.report.arm_rows import Row, reported_metrics
+from hqlt_lab.report.stats.baseline_differences import Difference
+from hqlt_lab.report.wording.answer import compose_comparisons
+from hqlt_lab.report.wording.verdicts import format_verdict
 
 MEASURE = MeasureConfig()
-METRIC = reported(MEASURE)[0]
+METRIC = reported_metrics(MEASURE)[0]
 
 
-def said(**found):
-    rows = [Row(title="base"), *(Row(title=title, differences={METRIC: one}) for title, one in found.items())]
-    return verdict(rows, MEASURE)
+def compare(differences):
+    rows = [Row(title=title, differences={METRIC: each}) for title, each in differences.items()]
+    return compose_comparisons([Row(title=ArmTitle("base")), *rows], MEASURE)
 
 
-def against(word, mean=5.0, baseline="base", n=3, needed=None):
-    reach = {} if word is None else {"low": mean - 1, "high": mean + 1}
-    return Difference(baseline=baseline, n=n, mean=mean, verdict=word, needed=needed, **reach)
+def compare_arms(**differences):
+    return compare({ArmTitle(name): each for name, each in differences.items()})
 
 
-def test_each_comparison_is_named():
-    assert said(a=against("better"), b=against("worse", -5.0), c=against("undecided", 0.3, needed=40)) == (
-        "Against base, in the mean of 3 paired seeds: a is better: +5.0 [+4.0, +6.0]; "
-        "b is worse: -5.0 [-6.0, -4.0]; c is undecided at +0.3 [-0.7, +1.3] (about 40 seeds would decide)."
+def difference(verdict, mean=5.0, baseline="base", n=3, levels=None, **options):
+    interval = {} if verdict is None else {"low": mean - 1, "high": mean + 1}
+    return Difference(baseline=ArmTitle(baseline, levels), n=n, mean=mean, verdict=verdict, **interval, **options)
+
+
+@pytest.mark.parametrize(
+    "verdict, options, text",
+    [
+        ("better", {}, "significantly better"),
+        ("worse", {}, "significantly worse"),
+        ("not_significant", {}, "not significant"),
+        ("not_significant", {"seeds_needed": 12}, "not significant (needs about 12 seeds)"),
+        ("not_significant", {"reason": "below the margin"}, "not significant (below the margin)"),
+        (None, {}, ""),
+    ],
+)
+def test_verdict_as_text(verdict, options, text):
+    assert format_verdict(difference(verdict, **options)) == text
+
+
+def test_each_comparison_is_one_item():
+    heading, items = compare_arms(
+        a=difference("better"), b=difference("worse", -5.0), c=difference("not_significant", 0.3, seeds_needed=40)
     )
+    assert heading == "Compared with the baseline base (paired by seed, 95 % CI, Holm-corrected for 3 comparisons):"
+    assert items == [
+        "a: significantly better, +5.0 [+4.0, +6.0]",
+        "b: significantly worse, -5.0 [-6.0, -4.0]",
+        "c: not significant (needs about 40 seeds), +0.3 [-0.7, +1.3]",
+    ]
 
 
-def test_several_baselines_are_not_listed():
-    assert said(a=against("better"), b=against("worse", -5.0, "other", 2)).startswith(
-        "Against their baselines, in the mean of 2 to 3 paired seeds: a is"
+def test_a_single_comparison_is_not_corrected():
+    heading, _ = compare_arms(a=difference("better"))
+    assert heading == "Compared with the baseline base (paired by seed, 95 % CI):"
+
+
+def test_several_baselines_are_named_in_the_items_without_shared_levels():
+    levels = {"model.mixer": "sum"}
+    heading, items = compare(
+        {ArmTitle("a"): difference("better"), ArmTitle("a", levels): difference("worse", -5.0, levels=levels)}
     )
+    assert heading.startswith("Compared with their baselines (")
+    assert items == [
+        "a vs. base: significantly better, +5.0 [+4.0, +6.0]",
+        "a (mixer=sum) vs. base: significantly worse, -5.0 [-6.0, -4.0]",
+    ]
 
 
-def test_many_comparisons_are_counted():
-    found = {f"a{number}": against("undecided") for number in range(6)} | {
-        "b": against("better"),
-        "c": against("worse"),
+def test_many_comparisons_are_counted_by_verdict():
+    differences = {f"a{number}": difference("not_significant") for number in range(6)} | {
+        "b": difference("better"),
+        "c": difference("worse"),
     }
-    assert said(**found) == (
-        "Of 8 comparisons with a baseline, paired by seed: 1 better (b), 1 worse (c), 6 undecided."
-    )
+    _, items = compare_arms(**differences)
+    assert items == ["significantly better: 1 (b)", "significantly worse: 1 (c)", "not significant: 6"]
 
 
-def test_one_seed_is_no_verdict():
-    assert said(a=against(None, n=1)) == "One seed gives no verdict: another seed may turn the order around."
-    assert said(a=against("better"), b=against(None, n=1)).endswith(" b: one seed gives no verdict.")
+def test_one_seed_is_not_tested():
+    heading, items = compare_arms(a=difference(None, n=1))
+    assert "only one seed" in heading and items == []
+    _, items = compare_arms(a=difference("better"), b=difference(None, n=1))
+    assert items[1:] == ["b: not tested (only one seed)"]
 
 
-def test_nothing_compared_is_nothing_said():
-    assert said() == ""
+def test_without_comparisons_there_is_no_list():
+    assert compare_arms() == ("", [])

@@ -1,4 +1,4 @@
-"""The journal, read by the lab itself and by Optuna, which wrote it: both say the same."""
+"""Our journal reader returns the same trials as Optuna, which wrote the journal."""
 
 import random
 
@@ -9,7 +9,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
 from hqlt_lab.errors import StoreError
-from hqlt_lab.study.journal_reader import JournalReader
+from hqlt_lab.study.ledger.journal import JournalReader
 
 SPACE = {"x": optuna.distributions.FloatDistribution(0, 1)}
 
@@ -20,97 +20,96 @@ def journal(tmp_path):
     return tmp_path / "cells.journal"
 
 
-def opened(journal):
+def open_storage(journal):
     return JournalStorage(JournalFileBackend(str(journal)))
 
 
-def by_optuna(journal):
-    """Study and number -> state and notes of every trial; and the notes of studies."""
-    found, forgotten = {}, []
-    for name in optuna.get_all_study_names(opened(journal)):
-        study = optuna.load_study(study_name=name, storage=opened(journal))
-        forgotten.append(study.user_attrs.get("generations", {}))
+def read_by_optuna(journal):
+    """Return (study name, trial number) -> state and attributes of every trial, and the generations of each study."""
+    trials, generations = {}, []
+    for name in optuna.get_all_study_names(open_storage(journal)):
+        study = optuna.load_study(study_name=name, storage=open_storage(journal))
+        generations.append(study.user_attrs.get("generations", {}))
         for trial in study.get_trials():
-            notes = trial.user_attrs.get("cell"), trial.user_attrs.get("end")
-            found[name, trial.number] = (trial.state.name, *notes)
-    return found, forgotten
+            user_attrs = trial.user_attrs.get("cell"), trial.user_attrs.get("end")
+            trials[name, trial.number] = (trial.state.name, *user_attrs)
+    return trials, generations
 
 
-def do_something(study, luck):
-    """One of the things that a coordinator, or its sampler and pruner, may write."""
-    open_ones = [trial for trial in study.get_trials() if trial.state == TrialState.RUNNING]
-    deed = luck.choice(["ask", "queue", "note", "tell", "report", "forget", "again"])
-    if deed == "ask" or not open_ones:
+def write_random_operation(study, rng):
+    """Write one operation that a coordinator, its sampler or its pruner may write."""
+    running_trials = [trial for trial in study.get_trials() if trial.state == TrialState.RUNNING]
+    operation = rng.choice(["ask", "enqueue", "set_attr", "tell", "report", "supersede", "tell again"])
+    if operation == "ask" or not running_trials:
         study.ask(SPACE)
-    elif deed == "queue":
-        study.enqueue_trial({"x": luck.random()}, user_attrs={"cell": {"key": "queued"}})
-    elif deed == "forget":
-        study.set_user_attr("generations", {str(luck.randrange(3)): luck.randrange(3)})
+    elif operation == "enqueue":
+        study.enqueue_trial({"x": rng.random()}, user_attrs={"cell": {"key": "queued"}})
+    elif operation == "supersede":
+        study.set_user_attr("generations", {str(rng.randrange(3)): rng.randrange(3)})
     else:
-        trial = optuna.trial.Trial(study, luck.choice(open_ones)._trial_id)
-        if deed == "note":
-            trial.set_user_attr(luck.choice(["cell", "end"]), {"key": str(luck.random())})
-        elif deed == "report":
-            trial.report(luck.random(), luck.randrange(100))
+        trial = optuna.trial.Trial(study, rng.choice(running_trials)._trial_id)
+        if operation == "set_attr":
+            trial.set_user_attr(rng.choice(["cell", "end"]), {"key": str(rng.random())})
+        elif operation == "report":
+            trial.report(rng.random(), rng.randrange(100))
         else:
-            study.tell(trial, state=luck.choice([TrialState.FAIL, TrialState.PRUNED]))
+            study.tell(trial, state=rng.choice([TrialState.FAIL, TrialState.PRUNED]))
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_looking_again_and_again_sees_what_optuna_sees(journal, seed):
-    luck, reader, seen = random.Random(seed), None, {}
+def test_repeated_reading_gives_what_optuna_reads(journal, seed):
+    rng, reader, rows = random.Random(seed), None, {}
     names = ["a, window=2 #1", "b", "c"]
     for number in range(60):
-        do_something(
-            optuna.create_study(storage=opened(journal), study_name=luck.choice(names), load_if_exists=True), luck
-        )
+        study = optuna.create_study(storage=open_storage(journal), study_name=rng.choice(names), load_if_exists=True)
+        write_random_operation(study, rng)
         if number % 7 == 0 or number == 59:
             reader = reader or JournalReader(journal)
-            seen |= {(line.study, line.number): (line.state, *line[3:]) for line in reader.lines()}
-            trials, forgotten = by_optuna(journal)
-            assert seen == trials
-            assert sorted(map(str, reader.forgotten())) == sorted(map(str, forgotten))
+            rows |= {(row.study_name, row.trial_number): (row.state, *row[3:]) for row in reader.read_rows()}
+            trials, generations = read_by_optuna(journal)
+            assert rows == trials
+            assert sorted(map(str, reader.read_generations())) == sorted(map(str, generations))
 
 
-def test_what_is_written_of_a_trial_that_is_over_does_not_count(journal):
-    storage = opened(journal)
+def test_operations_on_a_finished_trial_are_ignored(journal):
+    storage = open_storage(journal)
     study = optuna.create_study(storage=storage, study_name="a")
     trial = study.ask()
     study.tell(trial, 1.0)
-    with journal.open("a") as late:  # by a program that did not know it
-        late.write('{"op_code":8,"worker_id":"w","trial_id":0,"user_attr":{"end":{"status":"failed"}}}\n')
-        late.write('{"op_code":6,"worker_id":"w","trial_id":0,"state":3,"values":null,"datetime_complete":null}\n')
-    (line,) = JournalReader(journal).lines()
-    assert (line.state, line.end) == ("COMPLETE", None) == by_optuna(journal)[0]["a", 0][::2]
+    with journal.open("a") as file:  # as a process would that has not read the end of the trial
+        file.write('{"op_code":8,"worker_id":"w","trial_id":0,"user_attr":{"end":{"status":"failed"}}}\n')
+        file.write('{"op_code":6,"worker_id":"w","trial_id":0,"state":3,"values":null,"datetime_complete":null}\n')
+    (row,) = JournalReader(journal).read_rows()
+    assert (row.state, row.result) == ("COMPLETE", None) == read_by_optuna(journal)[0]["a", 0][::2]
 
 
-def test_half_a_line_waits_for_its_other_half(journal):
-    study = optuna.create_study(storage=opened(journal), study_name="a")
+def test_incomplete_last_line_is_read_once_it_is_complete(journal):
+    study = optuna.create_study(storage=open_storage(journal), study_name="a")
     study.ask()
-    whole = journal.read_bytes()
-    journal.write_bytes(whole[:-10])
+    content = journal.read_bytes()
+    journal.write_bytes(content[:-10])
     reader = JournalReader(journal)
-    assert list(reader.lines()) == []
-    journal.write_bytes(whole)
-    assert [line.state for line in reader.lines()] == ["RUNNING"]
-    assert list(reader.lines()) == []
+    assert list(reader.read_rows()) == []
+    journal.write_bytes(content)
+    assert [row.state for row in reader.read_rows()] == ["RUNNING"]
+    assert list(reader.read_rows()) == []
 
 
 DAMAGE = {
     "zeros": b"\0\0\0\n",
     "no operation": b"[1]\n",
     "no such trial": b'{"op_code":8,"trial_id":99,"user_attr":{}}\n',
-    "the last trial": b'{"op_code":8,"trial_id":-1,"user_attr":{}}\n',
-    "no number": b'{"op_code":8,"trial_id":"x","user_attr":{}}\n',
-    "no note": b'{"op_code":2,"study_id":0,"user_attr":5}\n',
+    "negative trial id": b'{"op_code":8,"trial_id":-1,"user_attr":{}}\n',
+    "trial id is a string": b'{"op_code":8,"trial_id":"x","user_attr":{}}\n',
+    "attribute is a number": b'{"op_code":2,"study_id":0,"user_attr":5}\n',
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
-def test_damage_in_the_middle_is_told_with_what_to_do(journal, damage):
-    study = optuna.create_study(storage=opened(journal), study_name="a")
-    first = journal.read_bytes()
+def test_damage_in_the_middle_is_an_error_with_a_remedy(journal, damage):
+    study = optuna.create_study(storage=open_storage(journal), study_name="a")
+    content = journal.read_bytes()
     study.ask()
-    journal.write_bytes(first + damage + journal.read_bytes()[len(first) :])
-    with pytest.raises(StoreError, match=r"a line of it is damaged .* Move the file away and run the study again"):
-        list(JournalReader(journal).lines())
+    journal.write_bytes(content + damage + journal.read_bytes()[len(content) :])
+    with pytest.raises(StoreError, match=r"a line of the file is damaged .* Move the file away and run the study"):
+        list(JournalReader(journal).read_rows())

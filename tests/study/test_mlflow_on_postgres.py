@@ -1,4 +1,4 @@
-"""MLflow on PostgreSQL, as docs/cluster.md has it: behind a server that says where files go, or without one."""
+"""MLflow on PostgreSQL, as described in docs/cluster.md: behind a tracking server, or without one."""
 
 import os
 import subprocess
@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import NullPool, create_engine, text
 
-from hqlt_lab.track.ports import any_port
-from hqlt_lab.track.server import end, wait_for
+from hqlt_lab.track.ui.network import find_free_port
+from hqlt_lab.track.ui.server import stop_server, wait_until_healthy
 
 from .conftest import TINY
 
@@ -21,49 +21,48 @@ CELLS = 2
 
 
 @contextmanager
-def served(store: str, files: Path, folder: Path) -> Iterator[str]:
-    """The server of the page, at a port of its own."""
-    port, log = any_port("127.0.0.1"), folder / "server.log"
-    words = ["--backend-store-uri", store, "--artifacts-destination", files, "--host", "127.0.0.1", "--port", str(port)]
+def tracking_server(store: str, artifacts: Path, folder: Path) -> Iterator[str]:
+    """Run an MLflow server on a free port, and yield its URL."""
+    port, log = find_free_port("127.0.0.1"), folder / "server.log"
+    options = ["--backend-store-uri", store, "--artifacts-destination", artifacts, "--host", "127.0.0.1"]
     with log.open("wb") as out:
-        command = [sys.executable, "-m", "mlflow", "server", "--workers", "1", *words]
+        command = [sys.executable, "-m", "mlflow", "server", "--workers", "1", *options, "--port", str(port)]
         server = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
     try:
-        wait_for(server, f"http://127.0.0.1:{port}", log)
+        wait_until_healthy(server, f"http://127.0.0.1:{port}", log)
         yield f"http://127.0.0.1:{port}"
     finally:
-        end(server)
+        stop_server(server)
 
 
-def run(folder: Path, **environment: str) -> None:
+def run_study(folder: Path, **environment: str) -> None:
     (folder / "tiny.yaml").write_text(f"{TINY}seeds: {CELLS}\n")
-    done = subprocess.run(
+    process = subprocess.run(
         [HQLT, "run", "tiny.yaml"], cwd=folder, env=os.environ | environment, capture_output=True, text=True
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "does not have everything" not in done.stdout + done.stderr
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert "is not up to date" not in process.stdout + process.stderr
 
 
-def all_is_there(store: str, files: Path) -> None:
-    """Every cell is a run with its files, and every point of its curve is there once."""
-    ask = create_engine(store, poolclass=NullPool).connect()
-    with ask:
-        runs = ask.execute(text("select count(*) from tags where key = 'hqlt.kind' and value = 'cell'")).scalar()
-        points = ask.execute(text("select count(*) from metrics where key = 'train/loss'")).scalar()
-    assert (runs, points) == (CELLS, 6 * CELLS)
-    assert len(list(files.glob("**/cell.json"))) == CELLS
+def assert_runs_complete(store: str, artifacts: Path) -> None:
+    """Check that every cell is a run with its files, and that every point of its loss curve is stored once."""
+    with create_engine(store, poolclass=NullPool).connect() as connection:
+        runs = connection.execute(text("select count(*) from tags where key = 'hqlt.kind' and value = 'cell'"))
+        points = connection.execute(text("select count(*) from metrics where key = 'train/loss'"))
+        assert (runs.scalar(), points.scalar()) == (CELLS, 6 * CELLS)
+    assert len(list(artifacts.glob("**/cell.json"))) == CELLS
 
 
-def test_a_server_with_postgresql_keeps_runs_and_files(tmp_path, postgres):
-    store, files = postgres.database().replace("postgresql:", "postgresql+psycopg:"), tmp_path / "files"
-    with served(store, files, tmp_path) as address:
-        ledger = postgres.database()
-        for _ in range(2):  # the second time there is nothing to train, and nothing to send
-            run(tmp_path, MLFLOW_TRACKING_URI=address, HQLT_STORE=ledger)
-    all_is_there(store, files)
+def test_tracking_server_on_postgres_has_all_runs_and_artifacts(tmp_path, postgres):
+    store, artifacts = postgres.create_database().replace("postgresql:", "postgresql+psycopg:"), tmp_path / "files"
+    with tracking_server(store, artifacts, tmp_path) as url:
+        ledger_url = postgres.create_database()
+        for _ in range(2):  # the second time there is nothing to train and nothing to send
+            run_study(tmp_path, MLFLOW_TRACKING_URI=url, HQLT_STORE=ledger_url)
+    assert_runs_complete(store, artifacts)
 
 
-def test_postgresql_without_a_server_has_its_files_where_it_was_told(tmp_path, postgres):
-    store, files = postgres.database().replace("postgresql:", "postgresql+psycopg:"), tmp_path / "files"
-    run(tmp_path, MLFLOW_TRACKING_URI=store, HQLT_ARTIFACTS=str(files))
-    all_is_there(store, files)
+def test_postgres_without_a_server_stores_artifacts_in_the_configured_folder(tmp_path, postgres):
+    store, artifacts = postgres.create_database().replace("postgresql:", "postgresql+psycopg:"), tmp_path / "files"
+    run_study(tmp_path, MLFLOW_TRACKING_URI=store, HQLT_ARTIFACTS=str(artifacts))
+    assert_runs_complete(store, artifacts)

@@ -1,15 +1,15 @@
-"""Every registered task, as it is and in the variants that change how it writes."""
+"""Fixtures over every registered task that generates examples, with defaults and in variants."""
 
 import pytest
 
 import hqlt_lab as lab
-from hqlt_lab.registry import find
-from hqlt_lab.tasks._generated import Generated
+from hqlt_lab.registry import find_factory
+from hqlt_lab.tasks._generated_task import GeneratedTask
 
 VARIANTS = [
     {"name": "parity", "label": "every"},
     {"name": "even_pairs", "label": "every"},
-    {"name": "cycle_navigation", "label": "every", "places": 6, "max_step": 2},
+    {"name": "cycle_navigation", "label": "every", "cycle_length": 6, "max_step": 2},
     {"name": "modular_arithmetic", "label": "every"},
     {"name": "modular_arithmetic", "modulus": 7},
     {"name": "modular_arithmetic", "brackets": True},
@@ -21,15 +21,15 @@ VARIANTS = [
     {"name": "selective_copying", "items": 3, "train_length": [6, 20]},
     {"name": "induction", "symbols": 3, "train_length": [3, 9]},
 ]
-GENERATED = [name for name in lab.available("task") if issubclass(find("task", name), Generated)]
+GENERATED = [name for name in lab.available("task") if issubclass(find_factory("task", name), GeneratedTask)]
 CASES = [*({"name": name} for name in GENERATED), *VARIANTS]
 
 
-def told(spec):
+def spec_id(spec):
     return " ".join(str(value) for value in spec.values())
 
 
-@pytest.fixture(params=CASES, ids=told)
+@pytest.fixture(params=CASES, ids=spec_id)
 def spec(request):
     return request.param
 

@@ -1,4 +1,4 @@
-"""Interrupted and resumed is uninterrupted, bit for bit."""
+"""A run that is interrupted and resumed is bitwise equal to one that is not."""
 
 import os
 import signal
@@ -7,56 +7,58 @@ import pytest
 import torch
 
 from hqlt_lab.model.sequence_model import SequenceModel
+from hqlt_lab.rundir.outcome import read_outcome
 from hqlt_lab.train.fit import fit
-from hqlt_lab.train.interrupt import Interrupted
-from hqlt_lab.train.learner import reseed
-from hqlt_lab.train.outcome import read_outcome
-from tests.train.conftest import Notebook, same, tiny, weights
+from hqlt_lab.train.interrupt import RunInterrupted
+from hqlt_lab.train.lightning_module import seed_generators
+from tests.train.conftest import MetricsLog, equal_weights, last_weights, tiny_cell
 
-PLAIN, PIECES, HALF_GATED = {}, {"accumulate": 3}, {"model": {"update_rule": "gated_delta", "mixer": "sum"}}
+NO_CHANGES, ACCUMULATED, GATED_SUM = {}, {"accumulate": 3}, {"model": {"update_rule": "gated_delta", "mixer": "sum"}}
 DOUBLE = {"precision": "64"}
 
 
 class PowerCut(Exception):
-    """The machine is gone."""
+    """Stands for the sudden end of the process."""
 
 
 @pytest.fixture
 def power_cut():
-    """Ends the run in the middle of the n-th forward pass of a training step."""
+    """A function that makes the run crash in a forward pass of training, after a number of passes."""
     handles = []
 
-    def after(passes):
-        left = [passes]
+    def crash_after(passes):
+        remaining = [passes]
 
-        def count(module, inputs):
+        def count_pass(module, inputs):
             if isinstance(module, SequenceModel) and module.training:
-                left[0] -= 1
-                if left[0] < 0:
+                remaining[0] -= 1
+                if remaining[0] < 0:
                     raise PowerCut
 
-        handles.append(torch.nn.modules.module.register_module_forward_pre_hook(count))
+        handles.append(torch.nn.modules.module.register_module_forward_pre_hook(count_pass))
 
-    yield after
+    yield crash_after
     for handle in handles:
         handle.remove()
 
 
-@pytest.mark.parametrize("changes", [PLAIN, PIECES, HALF_GATED, DOUBLE], ids=["plain", "pieces", "gated", "64"])
-def test_a_run_that_was_asked_to_stop_goes_on_as_if_nothing_happened(tmp_path, changes):
-    straight, before, after = Notebook(), Notebook(stop_at=5), Notebook()
-    whole = fit(tiny(**changes), tmp_path / "straight", straight)
-    with pytest.raises(Interrupted, match=r"saved at step 6\. Run the same command again"):
-        fit(tiny(**changes), tmp_path / "halved", before)
-    rest = fit(tiny(**changes), tmp_path / "halved", after)
-    assert same(weights(tmp_path / "straight"), weights(tmp_path / "halved"))
-    assert whole.metrics == rest.metrics
-    # every point is told once, in its place
-    assert before.curves() + after.curves() == straight.curves()
+@pytest.mark.parametrize(
+    "changes", [NO_CHANGES, ACCUMULATED, GATED_SUM, DOUBLE], ids=["plain", "micro-batches", "gated", "64"]
+)
+def test_a_run_stopped_by_a_signal_and_resumed_equals_an_uninterrupted_one(tmp_path, changes):
+    straight, before, after = MetricsLog(), MetricsLog(stop_at=5), MetricsLog()
+    uninterrupted = fit(tiny_cell(**changes), tmp_path / "straight", straight)
+    with pytest.raises(RunInterrupted, match=r"saved at step 6\. Run the same command again"):
+        fit(tiny_cell(**changes), tmp_path / "halved", before)
+    resumed = fit(tiny_cell(**changes), tmp_path / "halved", after)
+    assert equal_weights(last_weights(tmp_path / "straight"), last_weights(tmp_path / "halved"))
+    assert uninterrupted.metrics == resumed.metrics
+    # every point is logged once, in order
+    assert before.timeless_points() + after.timeless_points() == straight.timeless_points()
 
 
-class Everybody(Notebook):
-    """Tells the process twice, as where SLURM tells all processes and the coordinator tells its workers."""
+class DoubleSignalLog(MetricsLog):
+    """Sends the signal twice, as if both SLURM and the coordinator signaled the worker."""
 
     def __call__(self, step, metrics):
         super().__call__(step, metrics)
@@ -64,57 +66,61 @@ class Everybody(Notebook):
             os.kill(os.getpid(), signal.SIGTERM)
 
 
-def test_one_request_that_comes_from_two_sides_lets_the_run_save(folder):
-    with pytest.raises(Interrupted, match="stopped and saved at step 6"):
-        fit(tiny(), folder, Everybody(stop_at=5))
+def test_a_signal_that_arrives_twice_lets_the_run_save(folder):
+    with pytest.raises(RunInterrupted, match="stopped and saved at step 6"):
+        fit(tiny_cell(), folder, DoubleSignalLog(stop_at=5))
 
 
 @pytest.mark.parametrize(("passes", "first"), [(20, 5), (21, 5), (22, 5), (8, 1)])
-def test_a_run_that_dies_between_pieces_repeats_the_steps_since_its_checkpoint(tmp_path, power_cut, passes, first):
-    cell = tiny(accumulate=3, trainer={"canary": False})  # only the passes of steps are to be counted
-    straight, after = Notebook(), Notebook()
-    whole = fit(cell, tmp_path / "straight", straight)
+def test_a_run_that_crashes_between_micro_batches_repeats_the_steps_since_its_checkpoint(
+    tmp_path, power_cut, passes, first
+):
+    cell = tiny_cell(
+        accumulate=3, trainer={"check_determinism": False}
+    )  # so that only passes of training steps are counted
+    straight, after = MetricsLog(), MetricsLog()
+    uninterrupted = fit(cell, tmp_path / "straight", straight)
     power_cut(passes)
     with pytest.raises(PowerCut):
         fit(cell, tmp_path / "halved")
     torch.nn.modules.module._global_forward_pre_hooks.clear()
-    rest = fit(cell, tmp_path / "halved", after)
-    assert same(weights(tmp_path / "straight"), weights(tmp_path / "halved"))
-    assert whole.metrics == rest.metrics
+    resumed = fit(cell, tmp_path / "halved", after)
+    assert equal_weights(last_weights(tmp_path / "straight"), last_weights(tmp_path / "halved"))
+    assert uninterrupted.metrics == resumed.metrics
     assert after[0][0] == first
-    assert after.curves() == [point for point in straight.curves() if point[0] >= first]
+    assert after.timeless_points() == [point for point in straight.timeless_points() if point[0] >= first]
 
 
-def test_a_finished_folder_returns_at_once(folder):
-    outcome = fit(tiny(), folder)
-    again = Notebook()
-    assert fit(tiny(), folder, again) == outcome == read_outcome(folder)
-    assert not again
+def test_a_finished_folder_returns_its_outcome_without_training(folder):
+    outcome = fit(tiny_cell(), folder)
+    log = MetricsLog()
+    assert fit(tiny_cell(), folder, log) == outcome == read_outcome(folder)
+    assert not log
 
 
-def test_a_run_that_is_asked_to_stop_in_its_last_step_is_only_tested_later(folder):
-    with pytest.raises(Interrupted, match="saved at step 12"):
-        fit(tiny(), folder, Notebook(stop_at=11))
-    again = Notebook()
-    assert fit(tiny(), folder, again).status == "done" and len(again) == 1
+def test_a_run_stopped_in_its_last_step_is_only_tested_when_resumed(folder):
+    with pytest.raises(RunInterrupted, match="saved at step 12"):
+        fit(tiny_cell(), folder, MetricsLog(stop_at=11))
+    log = MetricsLog()
+    assert fit(tiny_cell(), folder, log).status == "done" and len(log) == 1
 
 
-def test_a_run_that_died_before_its_test_is_only_tested(folder):
-    cell = tiny(stop_at=-1000.0, checkpoint_every=6)  # solved at the first validation, in the step of a checkpoint
-    whole = fit(cell, folder)
+def test_a_run_that_crashed_before_its_test_is_only_tested_when_resumed(folder):
+    cell = tiny_cell(stop_at=-1000.0, checkpoint_every=6)  # solved at the first validation, in the step of a checkpoint
+    outcome = fit(cell, folder)
     (folder / "outcome.json").unlink()
-    again = Notebook()
-    assert fit(cell, folder, again).metrics == whole.metrics
-    assert [step for step, _ in again] == [6] and all(name.startswith("test/") for name in again[0][1])
+    log = MetricsLog()
+    assert fit(cell, folder, log).metrics == outcome.metrics
+    assert [step for step, _ in log] == [6] and all(name.startswith("test/") for name in log[0][1])
 
 
-def test_random_numbers_of_a_step_do_not_depend_on_what_came_before():
-    def drawn(*place):
-        reseed(torch.device("cpu"), *place)
+def test_random_numbers_of_a_step_depend_only_on_its_key():
+    def sample(*key):
+        seed_generators(torch.device("cpu"), *key)
         return torch.rand(3)
 
-    one = drawn(0, 3, 1, 0)
+    first = sample(0, 3, 1, 0)
     torch.rand(5)
-    assert torch.equal(one, drawn(0, 3, 1, 0))
-    for elsewhere in [(1, 3, 1, 0), (0, 4, 1, 0), (0, 3, 0, 0), (0, 3, 1, 1)]:
-        assert not torch.equal(one, drawn(*elsewhere))
+    assert torch.equal(first, sample(0, 3, 1, 0))
+    for other_key in [(1, 3, 1, 0), (0, 4, 1, 0), (0, 3, 0, 0), (0, 3, 1, 1)]:
+        assert not torch.equal(first, sample(*other_key))

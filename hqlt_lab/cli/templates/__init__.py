@@ -1,6 +1,6 @@
-"""Files that `hqlt new` writes: KIND.txt, and KIND.FORM.txt where a part can be written in another way.
+"""Templates of `hqlt new`: KIND.txt, and KIND.FORM.txt where a kind has an alternative form.
 
-Each is a part that conforms as it is and waits to be changed.
+Each template is a component that passes the conformance checks before it is edited.
 """
 
 import re
@@ -9,47 +9,50 @@ from keyword import iskeyword
 from pathlib import Path
 from string import Template
 
-from hqlt_lab.errors import RegistryError, did_you_mean, listed
-from hqlt_lab.registry import available
+from hqlt_lab.errors import RegistryError, did_you_mean, format_names, join_sentences
+from hqlt_lab.registry import list_components_of_kind
 
 
-def forms() -> dict[str, list[str]]:
-    """Of every kind that has a template, the other ways to write it."""
-    found: dict[str, list[str]] = {}
+def list_forms() -> dict[str, list[str]]:
+    """Return the alternative forms of every kind that has a template."""
+    forms_by_kind: dict[str, list[str]] = {}
     for name in sorted(file.name for file in files(__name__).iterdir() if file.name.endswith(".txt")):
         kind, *form = name.removesuffix(".txt").split(".")
-        found.setdefault(kind, []).extend(form)
-    return found
+        forms_by_kind.setdefault(kind, []).extend(form)
+    return forms_by_kind
 
 
-def template(kind: str, form: str | None) -> str:
-    """The text of a kind, or a sentence that says which there are."""
-    known = forms()
-    if kind not in known:
-        raise RegistryError(
-            f"There is no template for {kind!r}.{did_you_mean(kind, known)} Templates: {listed(known)}."
-        )
-    if form is not None and form not in known[kind]:
-        there = f"Forms: {listed(known[kind])}." if known[kind] else "Leave --form out."
-        raise RegistryError(f"--form {form}: {kind} has no such form.{did_you_mean(form, known[kind])} {there}")
+def read_template(kind: str, form: str | None) -> str:
+    """Return the template of a kind; raise RegistryError with the existing kinds or forms if there is none."""
+    forms_by_kind = list_forms()
+    if kind not in forms_by_kind:
+        hint = join_sentences(did_you_mean(kind, forms_by_kind), f"Templates: {format_names(forms_by_kind)}.")
+        raise RegistryError.at("kind", "unknown_template", f"there is no template for {kind!r}.", hint)
+    forms = forms_by_kind[kind]
+    if form is not None and form not in forms:
+        remedy = f"Forms: {format_names(forms)}." if forms else "Leave --form out."
+        hint = join_sentences(did_you_mean(form, forms), remedy)
+        raise RegistryError.at("--form", "unknown_form", f"{kind} has no form {form!r}.", hint)
     return files(__name__).joinpath(f"{kind}.txt" if form is None else f"{kind}.{form}.txt").read_text()
 
 
-def write(kind: str, name: str, folder: Path, form: str | None = None) -> Path:
-    """Write the template of that kind under a new name; nothing that exists is overwritten."""
-    text = template(kind, form)
+def write_component(kind: str, name: str, folder: Path, form: str | None = None) -> Path:
+    """Write the template of a kind to folder/name.py and return the path; never overwrite a file."""
+    text = read_template(kind, form)
     if not name.isidentifier() or name != name.lower():
-        raise RegistryError(f"{name!r}: a name is lower_case letters, digits and underscores.")
-    if name in available(kind):
-        raise RegistryError(f"{kind} {name!r} exists already; a name never changes its meaning. Take another.")
+        message = f"{name!r} is not a name of lower_case letters, digits and underscores."
+        raise RegistryError.at("name", "invalid_component_name", message)
+    if name in list_components_of_kind(kind):
+        message = f"the {kind} {name!r} already exists."
+        raise RegistryError.at("name", "component_exists", message, "Use another name.")
     file = folder / f"{name}.py"
     if file.exists():
-        raise RegistryError(f"{file} exists already.")
+        raise RegistryError.at("name", "file_exists", f"{file} already exists.")
     title = name.replace("_", " ")
-    if iskeyword(name) or iskeyword(title.title()) or re.search(rf"\b{title.title().replace(' ', '')}\b", text):
-        raise RegistryError(f"{name!r}: Python, or the file itself, has another use for that name. Take another.")
+    class_name = title.title().replace(" ", "")
+    if iskeyword(name) or iskeyword(title.title()) or re.search(rf"\b{class_name}\b", text):
+        message = f"{name!r} is reserved by Python or by the template."
+        raise RegistryError.at("name", "reserved_name", message, "Use another name.")
     folder.mkdir(parents=True, exist_ok=True)
-    file.write_text(
-        Template(text).substitute(name=name, Class=title.title().replace(" ", ""), Title=title.capitalize())
-    )
+    file.write_text(Template(text).substitute(name=name, Class=class_name, Title=title.capitalize()))
     return file

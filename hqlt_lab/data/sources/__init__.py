@@ -1,1 +1,1 @@
-"""Where text comes from: files, the running Python's library, datasets of Hugging Face."""
+"""Text sources: local files, the Python standard library, and Hugging Face datasets."""

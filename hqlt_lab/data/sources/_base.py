@@ -1,21 +1,21 @@
-"""The contract of a source: documents in an order that never changes, from any number on."""
+"""The source interface: documents in a fixed order, readable from any document number on."""
 
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-Document = bytes | str  # the text as it was found, not yet known to be UTF-8; or, as a str, why there is none
+Document = bytes | str  # the raw text, not yet checked to be UTF-8; or, as a str, the reason why it cannot be read
 
-NOT_JSON = "lines that are no JSON"
+INVALID_JSON = "lines that are not JSON"
 
 
 class Source(Protocol):
-    """Where documents come from."""
+    """A source of documents in a fixed order."""
 
     @property
     def description(self) -> dict[str, Any]:
-        """What it is; another description is another source."""
+        """Identifies the source: sources with different descriptions have different documents."""
         ...
 
-    def documents(self, first: int = 0) -> Iterator[Document]:
-        """The documents from number `first` on."""
+    def iterate_documents(self, first: int = 0) -> Iterator[Document]:
+        """Yield the documents from number `first` on."""
         ...

@@ -1,11 +1,10 @@
-"""Two or more things side by side, the first is what the others are compared with.
+"""Comparison of two or more cells or studies; each is compared with the first one.
 
-subject       what can be compared: trained cells, and studies
-section       one part of a comparison: sentences, a table, the same for programs
-settings      where their settings differ
-code          where the code differs that made them
-results       what came of them
-two_samples   the difference of two means
-published     an experiment against what was published
-comparison    all of it
+compared_subjects       what can be compared: trained cells and studies
+comparison_section      one section of a comparison: sentences, a table, and entries for JSON
+setting_differences     settings that differ
+code_differences        source code hashes and commits that differ
+result_differences      metrics, and their differences
+published_differences   results of a study against published values
+compare_results         the complete comparison
 """

@@ -1,14 +1,15 @@
-"""What the numbers look like: one file per figure, each a function of the report's material.  None: nothing to draw.
+"""Figures of a report, one module each: a function of DrawnArms that returns a ReportFigure, or None without data.
 
-style               one look for all of them; drawing that other threads do not disturb
-material            what is drawn: which arms, in which colour, at which step of the crossed levels
-picture             a figure with its title and how to read it; as SVG and as PNG
-learning_curves     how it was learned
-forest              what differs from the baseline
-long_context        what happens beyond what was trained
-heat_map            a grid at a glance
-by_length           where it ends to hold
-cost_quality        what quality costs
-who_does_the_work   the fast weights' share, and what is left without either memory
-draw                all of them
+style                   colors, matplotlib settings, and a lock that makes drawing thread-safe
+drawn_arms              which arms are drawn, and the style of each
+report_figure           a figure with title and caption, as SVG and PNG
+forest                  differences from the baseline, with intervals
+rl_curves               validation metrics of agents during training
+learning_curves         loss and validation metric during training
+length_generalization   the test metric by sequence length
+long_context_curves     long-context evaluations of trained cells
+heat_map                a grid of two or more factors
+cost_quality            the metric against parameters, state size and FLOPs
+memory_share            the fast weights' share of the output, and scores without either memory
+draw                    draws all of them
 """

@@ -1,54 +1,54 @@
-"""Every figure that there is something to draw for; one that fails is a sentence instead, and the others stay."""
+"""Draw all figures of a report. A figure that fails is replaced by an error message and does not affect the others."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from hqlt_lab.experiment.experiment import Experiment
-from hqlt_lab.report.figures.by_length import by_length
+from hqlt_lab.experiment.load_experiment import Experiment
+from hqlt_lab.report.arm_rows import Row
 from hqlt_lab.report.figures.cost_quality import cost_quality
+from hqlt_lab.report.figures.drawn_arms import DrawnArms
 from hqlt_lab.report.figures.forest import forest
 from hqlt_lab.report.figures.heat_map import heat_map
-from hqlt_lab.report.figures.in_the_world import in_the_world
 from hqlt_lab.report.figures.learning_curves import learning_curves
-from hqlt_lab.report.figures.long_context import long_context
-from hqlt_lab.report.figures.material import Material
-from hqlt_lab.report.figures.picture import Picture
-from hqlt_lab.report.figures.style import styled
-from hqlt_lab.report.figures.who_does_the_work import who_does_the_work
-from hqlt_lab.report.rows import Row
+from hqlt_lab.report.figures.length_generalization import length_generalization
+from hqlt_lab.report.figures.long_context_curves import long_context
+from hqlt_lab.report.figures.memory_share import memory_share
+from hqlt_lab.report.figures.report_figure import ReportFigure
+from hqlt_lab.report.figures.rl_curves import rl_curves
+from hqlt_lab.report.figures.style import style_context
 
-FIGURES: tuple[Callable[[Material], Picture | None], ...] = (
+FIGURE_FUNCTIONS: tuple[Callable[[DrawnArms], ReportFigure | None], ...] = (
     forest,
-    in_the_world,
+    rl_curves,
     learning_curves,
-    by_length,
+    length_generalization,
     long_context,
     heat_map,
     cost_quality,
-    who_does_the_work,
+    memory_share,
 )
-NAMES = tuple(figure.__name__ for figure in FIGURES)
+FIGURE_NAMES = tuple(figure.__name__ for figure in FIGURE_FUNCTIONS)
 
 
-class Drawn(NamedTuple):
-    """Figures, each with its SVG, and why some could not be drawn."""
+class FigureSet(NamedTuple):
+    """Drawn figures, their SVGs by name, and error messages of figures that failed."""
 
-    pictures: list[Picture]
+    figures: list[ReportFigure]
     svgs: dict[str, str]
-    troubles: list[str]
+    errors: list[str]
 
 
-def draw(experiment: Experiment, rows: Sequence[Row]) -> Drawn:
-    """In the order of a reader's questions."""
-    material, drawn = Material(experiment, rows), Drawn([], {}, [])
-    for figure in FIGURES:
+def draw_figures(experiment: Experiment, rows: Sequence[Row]) -> FigureSet:
+    """Draw all figures that have data, in the order of FIGURE_FUNCTIONS."""
+    data, figure_set = DrawnArms(experiment, rows), FigureSet([], {}, [])
+    for draw_figure in FIGURE_FUNCTIONS:
         try:
-            with styled():
-                picture = figure(material)
-            if picture is not None:
-                drawn.svgs[picture.name] = picture.svg()
-                drawn.pictures.append(picture)
-        except Exception as error:  # whatever it is: a study is not lost because a figure is
-            told = f"{type(error).__name__}: {error}".splitlines()[0]
-            drawn.troubles.append(f"The figure {figure.__name__} could not be drawn: {told}.")
-    return drawn
+            with style_context():
+                figure = draw_figure(data)
+            if figure is not None:
+                figure_set.svgs[figure.name] = figure.to_svg()
+                figure_set.figures.append(figure)
+        except Exception as error:  # a failing figure must not prevent the report
+            message = f"{type(error).__name__}: {error}".splitlines()[0]
+            figure_set.errors.append(f"The figure {draw_figure.__name__} could not be drawn: {message}.")
+    return figure_set

@@ -1,100 +1,106 @@
-"""What differs from the baseline: a point per arm with its corrected interval, and the line at no difference.
+"""Forest plot: the difference of each arm from its baseline, with its corrected interval.
 
-An interval that does not touch the line, and whose middle lies outside the margin, is a verdict.  Where arms are
-crossed with levels, each level has its own baseline and its own group.
+An arm has a verdict if its interval excludes 0 and its mean lies outside the margin. If arms are crossed with levels,
+each combination of levels has its own baseline and forms its own group.
 """
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from hqlt_lab.report.differences import Difference
-from hqlt_lab.report.figures.material import Material
-from hqlt_lab.report.figures.picture import Picture
-from hqlt_lab.report.figures.style import FAINT, GREEN, INK, VERMILLION, cut, sheet
-from hqlt_lab.report.rows import Row
-from hqlt_lab.report.words import counted
+from hqlt_lab.experiment.arm_title import ArmTitle
+from hqlt_lab.report.arm_rows import Row
+from hqlt_lab.report.figures.drawn_arms import DrawnArms
+from hqlt_lab.report.figures.report_figure import ReportFigure
+from hqlt_lab.report.figures.style import FOREGROUND, GREEN, MUTED, VERMILION, create_figure, truncate_title
+from hqlt_lab.report.stats.baseline_differences import Difference
+from hqlt_lab.report.value_formatting import pluralize_count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MOST = 40
-LOOKS = {"better": (GREEN, "^"), "worse": (VERMILLION, "v"), "undecided": (FAINT, "o"), None: (FAINT, "o")}
-Pairs = list[tuple[Row, Difference]]
+MAX_ARMS = 40
+VERDICT_STYLES = {
+    "better": (GREEN, "^"),
+    "worse": (VERMILION, "v"),
+    "not_significant": (MUTED, "o"),
+    None: (MUTED, "o"),
+}
+RowDifferences = list[tuple[Row, Difference]]
 
 
-def forest(material: Material) -> Picture | None:
-    """Arms from top to bottom, in the order of the file."""
-    pairs = [(row, row.differences[material.metric]) for row in material.finished if material.metric in row.differences]
+def forest(data: DrawnArms) -> ReportFigure | None:
+    """Draw the arms from top to bottom, in the order of the file, grouped by baseline."""
+    pairs = [(row, row.differences[data.metric]) for row in data.finished_rows if data.metric in row.differences]
     if not pairs:
         return None
-    shown = clearest(pairs)
-    groups: dict[str, Pairs] = {}
+    shown = select_clearest(pairs)
+    groups: dict[ArmTitle, RowDifferences] = {}
     for row, difference in shown:
         groups.setdefault(difference.baseline, []).append((row, difference))
     lines = len(shown) + len(groups)
-    figure, (panel,) = sheet(1.2 + 0.25 * lines)
-    margin: float = material.experiment.measure.margin
+    figure, (panel,) = create_figure(1.2 + 0.25 * lines)
+    margin: float = data.experiment.measure.margin
     if margin:
-        panel.axvspan(-margin, margin, color=FAINT, alpha=0.18, linewidth=0)
-    panel.axvline(0, color=INK, linewidth=0.9)
-    place(panel, groups)
+        panel.axvspan(-margin, margin, color=MUTED, alpha=0.18, linewidth=0)
+    panel.axvline(0, color=FOREGROUND, linewidth=0.9)
+    draw_groups(panel, groups)
     panel.set_ylim(lines - 0.4, -0.6)
-    sides = ("worse", "better") if material.upwards else ("better", "worse")
-    panel.set_xlabel(f"← {sides[0]}  ·  difference  ·  {sides[1]} →")
-    panel.set_title(material.metric)
+    sides = ("worse", "better") if data.higher_is_better else ("better", "worse")
+    panel.set_xlabel(f"← {sides[0]}  ·  paired difference  ·  {sides[1]} →")
+    panel.set_title(data.metric)
     panel.grid(True, axis="x")
-    caption = told(shown, margin) + left_out(pairs)
-    return Picture(name="forest", title="What differs from the baseline", caption=caption, figure=figure)
+    caption = compose_caption(shown, margin) + describe_omitted(pairs)
+    return ReportFigure(name="forest", title="Paired differences from the baseline", caption=caption, figure=figure)
 
 
-def clearest(pairs: Pairs) -> Pairs:
-    """Of many, those with a verdict and the largest differences; in their order."""
+def select_clearest(pairs: RowDifferences) -> RowDifferences:
+    """Return at most MAX_ARMS pairs in their order, preferring verdicts and large differences."""
     ranked = sorted(pairs, key=lambda pair: (pair[1].verdict not in ("better", "worse"), -abs(pair[1].mean)))
-    kept = {row.title for row, _ in ranked[:MOST]}
-    return [pair for pair in pairs if pair[0].title in kept]
+    titles = {row.title for row, _ in ranked[:MAX_ARMS]}
+    return [pair for pair in pairs if pair[0].title in titles]
 
 
-def place(panel: "Axes", groups: dict[str, Pairs]) -> None:
-    """Each group under the name of its baseline."""
-    names: list[str] = []
+def draw_groups(panel: "Axes", groups: dict[ArmTitle, RowDifferences]) -> None:
+    """Draw each group below the name of its baseline."""
+    labels: list[str] = []
+    headings: set[int] = set()
     for baseline, pairs in groups.items():
-        names.append(f"against {cut(baseline)}")
+        headings.add(len(labels))
+        labels.append(f"baseline: {truncate_title(baseline)}")
         for row, difference in pairs:
-            draw(panel, len(names), difference)
-            names.append(f"{cut(apart(row.title, baseline), 30)} ({difference.n})")
-    panel.set_yticks(range(len(names)), names)
-    heads = {0, *(number for number, name in enumerate(names) if name.startswith("against "))}
-    for number, label in enumerate(panel.get_yticklabels()):
-        label.set_fontstyle("italic" if number in heads else "normal")
+            draw_difference(panel, len(labels), difference)
+            labels.append(f"{truncate_title(row.title.drop_levels(baseline), 30)} ({difference.n})")
+    panel.set_yticks(range(len(labels)), labels)
+    for number, tick_label in enumerate(panel.get_yticklabels()):
+        tick_label.set_fontstyle("italic" if number in headings else "normal")
     panel.tick_params(axis="y", length=0)
 
 
-def apart(title: str, baseline: str) -> str:
-    """An arm's title without the levels that it shares with its baseline."""
-    levels = baseline.partition(", ")[2]
-    return title.removesuffix(f", {levels}") if levels else title
-
-
-def draw(panel: "Axes", line: int, difference: Difference) -> None:
-    """One arm; a single pair of seeds has a point and no interval."""
-    colour, marker = LOOKS[difference.verdict]
+def draw_difference(panel: "Axes", y: int, difference: Difference) -> None:
+    """Draw one arm as a point and its interval; a single pair of seeds has no interval."""
+    color, marker = VERDICT_STYLES[difference.verdict]
     if difference.low is not None and difference.high is not None:
-        panel.plot([difference.low, difference.high], [line, line], color=colour, linewidth=2, solid_capstyle="butt")
-    panel.plot([difference.mean], [line], marker=marker, color=colour, markersize=7, linestyle="none")
+        panel.plot([difference.low, difference.high], [y, y], color=color, linewidth=2, solid_capstyle="butt")
+    panel.plot([difference.mean], [y], marker=marker, color=color, markersize=7, linestyle="none")
 
 
-def told(pairs: Pairs, margin: float) -> str:
-    """How to read it."""
+def compose_caption(pairs: RowDifferences, margin: float) -> str:
+    """Return the caption: what points, intervals and colors mean."""
     confidences = sorted({round(100 * difference.confidence, 1) for _, difference in pairs})
     levels = " to ".join(f"{level:g}" for level in dict.fromkeys([confidences[0], confidences[-1]]))
-    band = f" The grey band is the margin of {margin:g}." if margin else ""
+    correction = "" if levels == "95" else f", corrected for multiple comparisons (Holm, {levels} % each)"
+    band = f" The gray band is the margin of {margin:g}." if margin else ""
     return (
-        f"Mean difference over paired seeds (their number in brackets), with intervals of {levels} % that are "
-        f"corrected for the number of comparisons. Green triangles up are better, red triangles down worse, grey dots "
-        f"undecided.{band}"
+        "Each row shows an arm's mean difference from its baseline, paired by seed (number of seeds in brackets). "
+        f"Horizontal lines are 95 % confidence intervals{correction}. Green triangle up: significantly better; "
+        f"red triangle down: significantly worse; gray dot: not significant.{band}"
     )
 
 
-def left_out(pairs: Sequence[tuple[Row, Difference]]) -> str:
-    rest = len(pairs) - MOST
-    return f" Drawn are the {MOST} clearest; {counted(rest, 'arm')} left out." if rest > 0 else ""
+def describe_omitted(pairs: Sequence[tuple[Row, Difference]]) -> str:
+    num_omitted = len(pairs) - MAX_ARMS
+    return (
+        f" Only the {MAX_ARMS} clearest differences are shown; {pluralize_count(num_omitted, 'arm')} omitted."
+        if num_omitted > 0
+        else ""
+    )

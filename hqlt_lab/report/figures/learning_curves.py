@@ -1,27 +1,27 @@
-"""How it was learned: the selected metric and the training loss against steps.
+"""Learning curves: the selection metric and the training loss by step.
 
-A line is the median over seeds, the band reaches from the lowest to the highest seed.  Seeds that logged at different
-steps are joined by straight lines; one that ended early counts as far as it went.
+A line is the median over seeds, the band spans the lowest to the highest seed. Curves logged at different steps are
+interpolated linearly; a seed that ended early contributes up to its last step.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hqlt_lab.report.curves import sketch
-from hqlt_lab.report.figures.material import Material, seeds_of, seeds_told
-from hqlt_lab.report.figures.picture import Picture
-from hqlt_lab.report.figures.style import cut, legend, sheet
-from hqlt_lab.report.rows import Row
+from hqlt_lab.report.arm_rows import Row
+from hqlt_lab.report.figures.drawn_arms import DrawnArms, drawn_records, format_seed_counts
+from hqlt_lab.report.figures.report_figure import ReportFigure
+from hqlt_lab.report.figures.style import add_legend, create_figure, truncate_title
+from hqlt_lab.report.read_curves import read_thinned_curve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MOST_POINTS = 200
-LOSS = "train/loss"
+MAX_POINTS = 200
+LOSS_METRIC = "train/loss"
 
 
 class Band(NamedTuple):
-    """Several seeds as one line; arrays over the same steps."""
+    """Line and band over seeds; arrays of equal length."""
 
     steps: Any
     low: Any
@@ -29,68 +29,78 @@ class Band(NamedTuple):
     high: Any
 
 
-def learning_curves(material: Material) -> Picture | None:
-    """A panel for the selected metric, one for the loss."""
-    metrics = list(dict.fromkeys([material.experiment.measure.select, LOSS]))
-    found = {metric: bands(material.drawn, metric) for metric in metrics}
-    metrics = [metric for metric in metrics if found[metric]]
+def learning_curves(data: DrawnArms) -> ReportFigure | None:
+    """Draw a panel for the selection metric and one for the loss."""
+    metrics = list(dict.fromkeys([data.experiment.measure.select, LOSS_METRIC]))
+    bands = {metric: median_bands(data.drawn_rows, metric) for metric in metrics}
+    metrics = [metric for metric in metrics if bands[metric]]
     if not metrics:
         return None
-    figure, panels = sheet(0.6 + 2.0 * len(metrics) + 0.2 * len(found[metrics[0]]) / 2, rows=len(metrics), sharex=True)
-    for panel, metric in zip(panels, metrics, strict=True):
-        draw(panel, metric, found[metric], material)
-    panels[-1].set_xlabel(material.steps)
-    legend(figure, max(zip(panels, metrics, strict=True), key=lambda pair: len(found[pair[1]]))[0])
-    caption = (
-        f"Each line is the median over seeds ({seeds_told(material.drawn)} per arm), at the chosen hyper-parameters; "
-        f"the band reaches from the lowest to the highest seed.{material.left_out}"
+    figure, panels = create_figure(
+        0.6 + 2.0 * len(metrics) + 0.2 * len(bands[metrics[0]]) / 2, rows=len(metrics), sharex=True
     )
-    return Picture(name="learning_curves", title="How it was learned", caption=caption, figure=figure)
+    for panel, metric in zip(panels, metrics, strict=True):
+        draw_bands(panel, metric, bands[metric], data)
+    panels[-1].set_xlabel(data.step_axis_label)
+    add_legend(figure, max(zip(panels, metrics, strict=True), key=lambda pair: len(bands[pair[1]]))[0])
+    caption = (
+        f"{' and '.join(metrics)} during training, at the selected hyper-parameters. Lines are medians over seeds "
+        f"({format_seed_counts(data.drawn_rows)} per arm), bands span the lowest to the highest seed."
+        f"{data.omitted_note}"
+    )
+    return ReportFigure(name="learning_curves", title="Learning curves", caption=caption, figure=figure)
 
 
-def bands(rows: Sequence[Row], metric: str) -> dict[str, Band]:
-    """By arm, where anything was logged."""
-    found = {}
+def median_bands(rows: Sequence[Row], metric: str) -> dict[str, Band]:
+    """Return the band of each arm that logged the metric, by title."""
+    bands: dict[str, Band] = {}
     for row in rows:
-        curves = [sketch(record.folder, metric, MOST_POINTS) for record in seeds_of(row)]
+        curves = [read_thinned_curve(record.folder, metric, MAX_POINTS) for record in drawn_records(row)]
         curves = [curve for curve in curves if curve]
         if curves:
-            found[row.title] = band(curves)
-    return found
+            bands[row.title] = median_band(curves)
+    return bands
 
 
-def band(curves: Sequence[Mapping[int, float]]) -> Band:
-    """Median, lowest and highest at steps that one of them has."""
+def median_band(curves: Sequence[Mapping[int, float]]) -> Band:
+    """Return the median, lowest and highest value at each step."""
     import numpy as np
 
-    steps, values = aligned(curves)
+    steps, values = align_curves(curves)
     return Band(steps, np.nanmin(values, 0), np.nanmedian(values, 0), np.nanmax(values, 0))
 
 
-def aligned(curves: Sequence[Mapping[int, float]]) -> tuple[Any, Any]:
-    """Steps that one of them has, and the values of all there, [curves, steps]; where one has ended, no number."""
+def align_curves(curves: Sequence[Mapping[int, float]]) -> tuple[Any, Any]:
+    """Interpolate curves at common steps.
+
+    Returns at most MAX_POINTS of all logged steps, and values [curves, steps], nan where a curve has no value.
+    """
     import numpy as np
 
     steps = np.array(sorted({step for curve in curves for step in curve}))
-    steps = steps[np.unique(np.linspace(0, len(steps) - 1, min(len(steps), MOST_POINTS)).round().astype(int))]
+    steps = steps[np.unique(np.linspace(0, len(steps) - 1, min(len(steps), MAX_POINTS)).round().astype(int))]
     values = np.array(
         [
             np.interp(steps, sorted(curve), [curve[step] for step in sorted(curve)], left=np.nan, right=np.nan)
             for curve in curves
         ]
     )  # [seeds, steps]
-    known = ~np.isnan(values).all(0)
-    return steps[known], values[:, known]
+    has_value = ~np.isnan(values).all(0)
+    return steps[has_value], values[:, has_value]
 
 
-def draw(panel: "Axes", metric: str, found: Mapping[str, Band], material: Material) -> None:
-    """One metric, the baseline above the others."""
-    for number, row in enumerate(material.drawn):
-        if row.title in found:
-            one, look = found[row.title], material.look(row)
-            few = len(one.steps) <= 20
-            line = {"color": look.color, "linestyle": look.linestyle, "marker": look.marker if few else None}
-            panel.plot(one.steps, one.middle, **line, label=cut(row.title), zorder=4 - number / 100)
-            panel.fill_between(one.steps, one.low, one.high, color=look.color, alpha=0.15, linewidth=0)
+def draw_bands(panel: "Axes", metric: str, bands: Mapping[str, Band], data: DrawnArms) -> None:
+    """Draw one metric, with the baseline in front."""
+    for number, row in enumerate(data.drawn_rows):
+        if row.title in bands:
+            band, style = bands[row.title], data.line_style(row)
+            show_markers = len(band.steps) <= 20
+            line = {
+                "color": style.color,
+                "linestyle": style.linestyle,
+                "marker": style.marker if show_markers else None,
+            }
+            panel.plot(band.steps, band.middle, **line, label=truncate_title(row.title), zorder=4 - number / 100)
+            panel.fill_between(band.steps, band.low, band.high, color=style.color, alpha=0.15, linewidth=0)
     panel.set_title(metric)
     panel.grid(True)

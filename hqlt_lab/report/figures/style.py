@@ -1,29 +1,30 @@
-"""One look for every figure: readable at half a page's width, by people who see colours differently, in the dark.
+"""Common style of all figures: readable at half the page width, with color vision deficiency, and in dark mode.
 
-The colours are those of Okabe and Ito (2008), without their yellow, which white paper swallows.  The first is the ink
-itself.  INK and PAPER are colours that nothing else has: a page replaces them by its own.
+Colors are from the palette of Okabe and Ito (2008), without yellow, which is hard to see on white. The first color is
+the foreground. FOREGROUND and BACKGROUND are distinct from all others, so an HTML page can replace them with its own.
 """
 
 import logging
-import re
 import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from hqlt_lab.experiment.arm_title import ArmTitle
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-INK, PAPER, FAINT = "#1b1f24", "#fefffe", "#8b929a"
-BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY = "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9"
-COLOURS = (INK, BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY)
+FOREGROUND, BACKGROUND, MUTED = "#1b1f24", "#fefffe", "#8b929a"
+BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY = "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9"
+PALETTE = (FOREGROUND, BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
 MARKERS = "osD^vPX"
-DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)))
-WIDTH = 5.2  # inches, with letters of 10 points: 6.5 of them are left at half a page's width
+LINE_STYLES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)))
+FIGURE_WIDTH = 5.2  # inches; at half the page width, fonts of 10 points shrink to 6.5 points
 
-SETTINGS: Any = {
+RC_PARAMS: Any = {
     "font.size": 10,
     "font.family": ["DejaVu Sans", "sans-serif"],
     "axes.titlesize": 10,
@@ -33,41 +34,46 @@ SETTINGS: Any = {
     "legend.frameon": False,
     "xtick.labelsize": 9,
     "ytick.labelsize": 9,
-    "text.color": INK,
-    "text.parse_math": False,  # a dollar sign in a title is one
-    "axes.edgecolor": FAINT,
-    "axes.labelcolor": INK,
+    "text.color": FOREGROUND,
+    "text.parse_math": False,  # show dollar signs in titles literally
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": FOREGROUND,
     "axes.facecolor": "none",
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "figure.facecolor": PAPER,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "grid.color": FAINT,
+    "figure.facecolor": BACKGROUND,
+    "xtick.color": FOREGROUND,
+    "ytick.color": FOREGROUND,
+    "grid.color": MUTED,
     "grid.alpha": 0.25,
     "grid.linewidth": 0.6,
     "lines.linewidth": 1.6,
     "lines.markersize": 5,
-    "hatch.color": FAINT,
+    "hatch.color": MUTED,
     "hatch.linewidth": 0.6,
-    "svg.fonttype": "none",  # letters stay letters: found by a search, read aloud
-    "svg.hashsalt": "hqlt_lab",  # the same figure is the same file
+    "svg.fonttype": "none",  # keep text as text: searchable and accessible
+    "svg.hashsalt": "hqlt_lab",  # deterministic ids
 }
-ONE_AT_A_TIME = threading.RLock()  # matplotlib's settings belong to the whole process
+RC_LOCK = threading.RLock()  # rcParams are global to the process
 
 
 @contextmanager
-def styled() -> Iterator[None]:
-    """Draw and save in here."""
-    with ONE_AT_A_TIME, quietly_imported() as matplotlib, matplotlib.rc_context(SETTINGS), warnings.catch_warnings():
-        # a letter that our font lacks: the reader's may have it
+def style_context() -> Iterator[None]:
+    """Apply the common style while figures are drawn and saved. Holds a lock, so that threads do not interfere."""
+    with (
+        RC_LOCK,
+        import_matplotlib_quietly() as matplotlib,
+        matplotlib.rc_context(RC_PARAMS),
+        warnings.catch_warnings(),
+    ):
+        # SVG text is rendered with the reader's fonts, which may have the glyph
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from", category=UserWarning)
         yield
 
 
 @contextmanager
-def quietly_imported() -> Iterator[Any]:
-    """matplotlib, that does not say that a closed home costs it a cache: no figure lacks anything."""
+def import_matplotlib_quietly() -> Iterator[Any]:
+    """Import matplotlib without its warning that the cache folder is not writable."""
     log = logging.getLogger("matplotlib")
     level = log.level
     log.setLevel(max(level, logging.ERROR))
@@ -79,30 +85,39 @@ def quietly_imported() -> Iterator[Any]:
         log.setLevel(level)
 
 
-def sheet(height: float, rows: int = 1, columns: int = 1, **shared: Any) -> "tuple[Figure, list[Axes]]":
-    """An empty figure of the common width, and its panels from left to right, from top to bottom."""
+def create_figure(
+    height: float, rows: int = 1, columns: int = 1, **subplot_options: Any
+) -> "tuple[Figure, list[Axes]]":
+    """Create an empty figure of the common width; returns it with its panels in row-major order."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(WIDTH, height), layout="constrained")
-    panels = figure.subplots(rows, columns, squeeze=False, **shared)
+    figure = Figure(figsize=(FIGURE_WIDTH, height), layout="constrained")
+    panels = figure.subplots(rows, columns, squeeze=False, **subplot_options)
     return figure, list(panels.flat)
 
 
-def legend(figure: "Figure", axes: "Axes") -> None:
-    """Below the panels, in as many columns as the names leave room for."""
-    handles, names = axes.get_legend_handles_labels()
-    longest = max(map(len, names), default=0)
-    columns = max(1, min(len(names), int(74 / (longest + 7))))
-    figure.legend(handles, names, loc="outside lower center", ncols=columns, handlelength=2.4, columnspacing=1.4)
+def add_legend(figure: "Figure", axes: "Axes") -> None:
+    """Add a legend below the panels, in as many columns as fit."""
+    handles, labels = axes.get_legend_handles_labels()
+    longest = max(map(len, labels), default=0)
+    columns = max(1, min(len(labels), int(74 / (longest + 7))))
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, handlelength=2.4, columnspacing=1.4)
 
 
-def brief(title: str) -> str:
-    """delta, timing=synchronous, mixer=sum -> delta · synchronous · sum: the table has the names of the axes."""
-    return re.sub(r", [\w.]+=", " · ", title)
+def title_parts(title: ArmTitle) -> list[str]:
+    """Return the name of an arm and the values of its levels, without their paths: ["delta", "synchronous", "sum"]."""
+    return [title.name, *title.level_values]
 
 
-def cut(text: str, most: int = 44) -> str:
-    """On one line, and not longer than a figure is wide; the end says more than the middle."""
-    text = brief(" ".join("".join(letter if letter.isprintable() else " " for letter in text).split()))
-    text = text if len(text) <= most else f"{text[: most // 2]} … {text[-(most // 2 - 3) :]}"
-    return f" {text}" if text.startswith("_") else text  # matplotlib leaves such a name out of legends
+def truncate_title(title: ArmTitle, max_length: int = 44) -> str:
+    """Return a title on one line, such as "delta · synchronous · sum"; a long one is cut in the middle."""
+    return truncate_label(" · ".join(title_parts(title)), max_length)
+
+
+def truncate_label(text: str, max_length: int = 44) -> str:
+    """Return a text on one line; a long one is cut in the middle."""
+    text = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    text = text if len(text) <= max_length else f"{text[: max_length // 2]} … {text[-(max_length // 2 - 3) :]}"
+    return (
+        f" {text}" if text.startswith("_") else text
+    )  # matplotlib omits labels with a leading underscore from legends

@@ -1,1 +1,1 @@
-"""Who trains the cells of a study: one file each."""
+"""Launchers: how and where the cells of a study are trained; one file each."""

@@ -1,4 +1,4 @@
-"""Ray: cells are tasks of a Ray cluster, wherever it has room for them.
+"""Ray: each cell is a task on a Ray cluster, which selects its machine.
 
 launcher: {name: ray, cpus: 4, gpus: 0.5, address: "head:6379"}
 """
@@ -8,62 +8,70 @@ from dataclasses import dataclass
 
 from hqlt_lab.errors import ConfigError
 from hqlt_lab.experiment.cell import Cell
-from hqlt_lab.registry import register, too_small
-from hqlt_lab.study.crew import Crew
+from hqlt_lab.registry import check_minimums, register
+from hqlt_lab.study.executors.local_executor import LocalExecutor
+from hqlt_lab.study.executors.ray_executor import (
+    RayExecutor,
+    connect_cluster,
+    list_nodes,
+    make_resource_request,
+    require_slots,
+)
+from hqlt_lab.study.executors.resources import gpus_for_cell
 from hqlt_lab.study.launchers.local import Local
-from hqlt_lab.study.machine import gpus_of
-from hqlt_lab.study.ray_cluster import connect, machines, request, room
-from hqlt_lab.study.ray_crew import RayCrew
 
 
 @register("launcher", "ray")
 @dataclass(frozen=True, kw_only=True)
 class Ray:
     workers: int | None = None
-    """Cells that are trained at once, at most; null: as many as the cluster has room for."""
+    """Maximum number of cells trained at once; null: as many as the cluster has room for."""
     cpus: float = 1.0
-    """CPUs per cell, and so many threads."""
+    """CPUs per cell, and its number of threads."""
     gpus: float | None = None
-    """GPUs per cell, or a part of one that it shares; null: as many as it has devices."""
+    """GPUs per cell, or the fraction of a shared one; null: one for each of its devices."""
     memory: float | None = None
-    """GB of memory that a cell asks for; null: it asks for none."""
+    """GB of memory that a cell requests; null: no request."""
     address: str | None = None
-    """HOST:PORT of a cluster, auto or local; null: RAY_ADDRESS, or the one on this machine, or one of its own."""
+    """HOST:PORT of a cluster, auto or local; null: RAY_ADDRESS, else the cluster on this machine, else a new one."""
     time_limit: float | None = None
-    """Seconds an attempt at a cell may take; null: as long as it wants."""
+    """Seconds an attempt at a cell may take; null: no limit."""
     retries: int = 2
-    """How often a cell that failed is tried again; machines that die are not its fault, and not counted."""
+    """How often a failed cell is retried; attempts on a machine that died are not counted."""
 
     def __post_init__(self) -> None:
-        least = {"workers": 1, "cpus": 0.01, "gpus": 0, "memory": 0, "time_limit": 1, "retries": 0}
-        if wrong := too_small(self, least):
-            raise ConfigError("\n".join(wrong))
+        minimums = {"workers": 1, "cpus": 0.01, "gpus": 0, "memory": 0, "time_limit": 1, "retries": 0}
+        if issues := check_minimums(self, minimums):
+            raise ConfigError(*issues)
 
-    def worker_crew(self, cells: list[Cell]) -> Crew:
-        """Those of `hqlt worker`, which trains on its own machine."""
+    def make_worker_executor(self, cells: list[Cell]) -> LocalExecutor:
+        """Return the executor of `hqlt worker`, which trains on its own machine."""
         local = Local(workers=self.workers, gpus=self.gpus, time_limit=self.time_limit, retries=self.retries)
-        return local.crew(cells)
+        return local.make_executor(cells)
 
-    def crew(self, cells: list[Cell]) -> RayCrew:
-        """Those who will train these cells; for none of them no cluster is looked for."""
+    def make_executor(self, cells: list[Cell]) -> RayExecutor:
+        """Return the executor for these cells.  Without cells, does not connect to a cluster."""
         threads = max(1, int(self.cpus))
         if not cells:
-            return RayCrew(lambda cell: {}, threads, 1, self.time_limit, lambda: None)
-        leave = connect(self.address)
+            return RayExecutor(lambda cell: {}, threads, 1, self.time_limit, lambda: None)
+        disconnect = connect_cluster(self.address)
         try:
-            there = machines()
-            gpus = int(sum(one.get("GPU", 0) for one in there))
-            fitting = min(room(need, there) for need in self.needs(cells, gpus))
+            nodes = list_nodes()
+            gpus = int(sum(node.get("GPU", 0) for node in nodes))
+            slots = min(require_slots(request, nodes) for request in self.distinct_requests(cells, gpus))
         except BaseException:
-            leave()
+            disconnect()
             raise
-        workers = max(1, min(self.workers or fitting, fitting, len(cells)))
-        return RayCrew(lambda cell: self.need(cell, gpus), threads, workers, self.time_limit, leave, self.workers)
+        workers = max(1, min(self.workers or slots, slots, len(cells)))
+        return RayExecutor(
+            lambda cell: self.cell_request(cell, gpus), threads, workers, self.time_limit, disconnect, self.workers
+        )
 
-    def need(self, cell: Cell, there: int) -> dict[str, float]:
-        """What one cell takes, where so many GPUs are."""
-        return request(self.cpus, gpus_of(cell, self.gpus, there), self.memory)
+    def cell_request(self, cell: Cell, available_gpus: int) -> dict[str, float]:
+        """Return the resources that one cell requests on a cluster with this many GPUs."""
+        return make_resource_request(self.cpus, gpus_for_cell(cell, self.gpus, available_gpus), self.memory)
 
-    def needs(self, cells: list[Cell], there: int) -> Iterable[dict[str, float]]:
-        """What these cells take, the same only once."""
-        return {tuple(need.items()): need for cell in cells if (need := self.need(cell, there))}.values()
+    def distinct_requests(self, cells: list[Cell], available_gpus: int) -> Iterable[dict[str, float]]:
+        """Return the resource requests of these cells without duplicates."""
+        requests = (self.cell_request(cell, available_gpus) for cell in cells)
+        return {tuple(request.items()): request for request in requests if request}.values()

@@ -1,0 +1,1 @@
+"""The commands of `hqlt`: one file per command or group of commands."""

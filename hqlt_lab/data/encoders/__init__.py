@@ -1,1 +1,0 @@
-"""Tokenizers: from texts to numbers and back, one file each."""

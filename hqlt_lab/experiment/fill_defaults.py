@@ -1,0 +1,179 @@
+"""Fill in all defaults of an experiment's sections, and strip them again for cell keys.
+
+A stored run contains every default, so it does not change if a later version has other defaults. A cell key is made
+from the stripped settings: without values at their default and without components that no layer uses. So an option
+that is added later does not change the keys of existing results.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from functools import cache
+from typing import Any
+
+from hqlt_lab.errors import ConfigError, ConfigIssue, HqltError, list_issues
+from hqlt_lab.experiment.run_settings import AgentConfig, TrainConfig, TrainerConfig
+from hqlt_lab.model.config import COMPONENT_KINDS, ModelConfig, OpsConfig, model_config
+from hqlt_lab.registry import find_factory, options, parse_settings, parse_spec
+from hqlt_lab.registry.settings_parsing import raise_if_invalid
+
+FilledComponent = dict[str, Any]
+SectionCache = dict[tuple[str, str, str | None], Any]  # (section, its repr as written, task name) -> filled section
+
+
+def fill_defaults(config: Mapping[str, Any], section_cache: SectionCache | None = None) -> dict[str, Any]:
+    """Fill in and check task, model, train, agent, trainer and ops. Report all mistakes in one error.
+
+    `section_cache` holds sections that were filled before: the cells of a study have few different ones.
+    """
+    filled, issues = fill_each_section(
+        {section: config.get(section, {}) for section in (*FILL_FUNCTIONS, "agent")}, section_cache
+    )
+    raise_if_invalid(issues)
+    return filled
+
+
+def fill_each_section(
+    sections: Mapping[str, Any], section_cache: SectionCache | None = None
+) -> tuple[dict[str, Any], list[ConfigIssue]]:
+    """Return the valid sections, filled in, and one issue for each mistake in the others."""
+    section_cache, issues = {} if section_cache is None else section_cache, list[ConfigIssue]()
+    filled: dict[str, Any] = {}
+    fill_functions = FILL_FUNCTIONS | {
+        "agent": lambda section: fill_agent(section, filled.get("task", {}).get("name")),
+    }
+    for section, fill in fill_functions.items():
+        if section not in sections:
+            continue
+        cache_key = (section, repr(sections[section]), filled.get("task", {}).get("name"))
+        try:
+            filled[section] = section_cache[cache_key] = (
+                section_cache[cache_key] if cache_key in section_cache else fill(sections[section])
+            )
+        except HqltError as error:
+            issues += [issue.under(section) for issue in list_issues(error)]
+    return filled, issues
+
+
+def fill_task(section: Any) -> FilledComponent:
+    if section == {}:
+        raise ConfigError.at("", "missing_task", "there is no task to train on.", "Name one, such as {name: parity}.")
+    task = fill_component("task", section, "")
+    factory: Any = find_factory("task", task["name"])
+    return task | factory.pin_options(task)
+
+
+def fill_component(kind: str, spec: Any, location: str) -> FilledComponent:
+    """Return a component as a mapping with its name and all its options. `location` is its path, for issues."""
+    name, chosen_options = parse_spec(kind, spec, location)
+    defaults = {option.name: option.default for option in options(kind, name).values() if not option.is_required}
+    return {"name": name} | defaults | chosen_options
+
+
+def fill_model(section: Any) -> dict[str, Any]:
+    settings = require_mapping(section)
+    issues: list[ConfigIssue] = []
+    if "vocabulary" in settings:
+        issues.append(ConfigIssue("vocabulary", "set_by_task", "the task determines the vocabulary.", "Leave it out."))
+    try:
+        model_config(settings | {"vocabulary": 1})  # a placeholder; the vocabulary of the task is checked later
+    except ConfigError as error:
+        issues += error.issues
+    raise_if_invalid(issues)
+    filled = {field.name: settings.get(field.name, field.default) for field in fields(ModelConfig)}
+    for kind in COMPONENT_KINDS:
+        spec = filled[kind]
+        if isinstance(spec, list):
+            filled[kind] = [fill_component(kind, layer_spec, kind) for layer_spec in spec]
+        elif spec is not None:
+            filled[kind] = fill_component(kind, spec, kind)
+    return {name: value for name, value in filled.items() if name != "vocabulary"}
+
+
+def fill_train(section: Any) -> TrainConfig:
+    return parse_settings(TrainConfig, require_mapping(section))
+
+
+def fill_trainer(section: Any) -> TrainerConfig:
+    return parse_settings(TrainerConfig, require_mapping(section))
+
+
+def fill_ops(section: Any) -> OpsConfig:
+    return parse_settings(OpsConfig, require_mapping(section))
+
+
+def fill_agent(section: Any, task: str | None) -> AgentConfig | None:
+    """Return the agent settings, or None if the task is not an environment. `task` is None if it is invalid."""
+    agent = parse_settings(AgentConfig, require_mapping(section))
+    factory: Any = None if task is None else find_factory("task", task)
+    if factory is not None and not factory.is_environment:
+        if section:
+            raise ConfigError.at(
+                "",
+                "agent_without_environment",
+                f"task {task!r} is not an environment, so it has no agent.",
+                "Leave it out.",
+            )
+        return None
+    return agent
+
+
+FILL_FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "task": fill_task,
+    "model": fill_model,
+    "train": fill_train,
+    "trainer": fill_trainer,
+    "ops": fill_ops,
+}
+
+
+def require_mapping(section: Any) -> dict[str, Any]:
+    if not isinstance(section, Mapping):
+        raise ConfigError.at("", "not_a_mapping_of_settings", f"a mapping of settings is needed, got {section!r}.")
+    return dict(section)
+
+
+def strip_component_defaults(kind: str, component: Mapping[str, Any]) -> FilledComponent:
+    """Return a component without the options that are at their default."""
+    declared = options(kind, component["name"])
+    return {key: value for key, value in component.items() if key == "name" or value != declared[key].default}
+
+
+def strip_model_defaults(model: Mapping[str, Any]) -> dict[str, Any]:
+    """Return model settings without those at their default, and without components that no layer uses."""
+    defaults = default_values(ModelConfig)
+    settings = {key: value for key, value in model.items() if key not in COMPONENT_KINDS and value != defaults[key]}
+    components = {kind: model[kind] if isinstance(model[kind], list) else [model[kind]] for kind in COMPONENT_KINDS}
+    layers = [
+        strip_layer_defaults({kind: specs[layer % len(specs)] for kind, specs in components.items()})
+        for layer in range(model["layers"])
+    ]
+    # the key "parts" is hashed into every cell key: renaming it would orphan all existing results
+    return settings | {"parts": layers[0] if all(layer == layers[0] for layer in layers) else layers}
+
+
+def strip_layer_defaults(components: Mapping[str, Any]) -> dict[str, FilledComponent]:
+    """Return the components of one layer without their defaults, and only those that affect its output."""
+    reads = getattr(find_factory("mixer", components["mixer"]["name"]), "reads", ("fw", "kv"))
+    # positions with `embed` are added to the layer's input, which both memories read
+    is_added_to_input = "embed" in vars(find_factory("positions", components["positions"]["name"]))
+    unread = {"positions"} if "kv" not in reads and not is_added_to_input else set()
+    unread |= {"update_rule", "feature_map"} if "fw" not in reads else set()
+    if "kv" not in reads and components["timing"]["name"] == "synchronous":
+        unread.add("timing")  # its only option is the softmax window
+    return {
+        kind: strip_component_defaults(kind, component)
+        for kind, component in components.items()
+        if kind not in unread and component is not None
+    }
+
+
+def strip_settings_defaults(settings: Any, excluded: tuple[str, ...]) -> dict[str, Any]:
+    """Return the settings of a dataclass that are neither excluded nor at their default."""
+    defaults = default_values(type(settings))  # type: ignore[arg-type]  # a class has a hash
+    return {key: value for key, value in vars(settings).items() if key not in excluded and value != defaults[key]}
+
+
+@cache
+def default_values(settings_type: Callable[[], Any]) -> Mapping[str, Any]:
+    """Return the default values of a settings dataclass. Cached."""
+    return vars(settings_type())

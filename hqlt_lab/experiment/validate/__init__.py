@@ -1,0 +1,1 @@
+"""Validate an experiment: size limits, metric names, and the model and task of every cell."""

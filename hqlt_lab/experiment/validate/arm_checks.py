@@ -1,0 +1,328 @@
+"""Check the composition of every arm at every tuned point: its task, its model, and that no two are identical.
+
+Detects mistakes in combinations of settings that are each valid: incompatible components, fast weights that are never
+read, metrics that the task does not have, and gates of external update rules with a wrong shape (built-in rules have
+tests). Models are built on the meta device, which takes no memory. The experiment package imports torch inside
+functions only (here and in `matching.count_size`), so importing the package does not load it.
+
+If a composition cannot be built, `find_all_issues` looks for further mistakes: it leaves out invalid changes and
+sections and checks the rest, but does not report issues that exist only because something was left out.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from math import lcm
+from typing import TYPE_CHECKING, Any
+
+from hqlt_lab.errors import ConfigIssue, HqltError, join_sentences, list_issues
+from hqlt_lab.experiment.apply_overrides import VARIABLE_SECTIONS, apply_each_change
+from hqlt_lab.experiment.arm_title import format_levels
+from hqlt_lab.experiment.cell import Cell
+from hqlt_lab.experiment.expand_cells import cell_key
+from hqlt_lab.experiment.fill_defaults import fill_each_section
+from hqlt_lab.experiment.validate.example_overlap import (
+    TRAIN_TEST_OVERLAP,
+    check_example_overlap,
+    count_train_examples,
+)
+from hqlt_lab.experiment.validate.metric_names import RequestedMetrics, find_unknown_metrics
+from hqlt_lab.experiment.yaml.interpolation import resolve_each_section
+from hqlt_lab.experiment.yaml.source_map import parent_paths
+from hqlt_lab.hashing import hash_json
+from hqlt_lab.model.config import COMPONENT_KINDS, ModelConfig
+from hqlt_lab.registry import build, find_factory, find_failing_component, parse_spec
+
+if TYPE_CHECKING:
+    from hqlt_lab.experiment.load_experiment import Arm, Experiment
+
+Issues = list[ConfigIssue]
+CheckResult = tuple[Issues, Issues]  # issues and warnings
+IDLE_FAST_WEIGHTS = "idle_fast_weights"
+ALLOWABLE_ISSUES = (IDLE_FAST_WEIGHTS, TRAIN_TEST_OVERLAP)  # issues that an arm can list under `allow`
+MAX_WINDOW_RATIO = 10  # a KV cache that is longer than this many of the longest sequences is probably a mistake
+MAX_TRIAL_SIZE = 2**16  # larger sizes are replaced by defaults when single components are checked
+PLACEHOLDER_VOCABULARY = 2  # for a model whose task is invalid
+MAX_EXHAUSTIVE_CHECKS = 50  # failing compositions that are searched for further mistakes, since building models is slow
+
+
+def check_gates(model: Any) -> Issues:
+    """Return one issue for each external update rule of a model whose gates have a wrong shape or raise an error."""
+    specs = [memory.component_specs["update_rule"] for memory in model.memories if memory.update_rule is not None]
+    problems = [problem for spec in specs if (problem := check_rule_gates(spec, model.config))]
+    return [ConfigIssue("model.update_rule", "invalid_gates", problem) for problem in dict.fromkeys(problems)]
+
+
+def check_rule_gates(spec: Any, config: ModelConfig) -> str:
+    """Return what is wrong with the gates of an external update rule, or ""."""
+    name, _ = parse_spec("update_rule", spec)
+    if find_factory("update_rule", name).__module__.startswith("hqlt_lab."):
+        return ""
+    try:
+        mismatch = find_gate_mismatch(spec, config)
+    except Exception as error:
+        failure = find_failing_component(error)
+        return str(failure) if failure and failure.is_permanent else ""  # other errors may be temporary
+    return f"{name!r}: {mismatch}" if mismatch else ""
+
+
+def find_gate_mismatch(spec: Any, config: ModelConfig) -> str:
+    """Return what is wrong with the gates of a rule for a short input, or "".
+
+    The input is on the CPU, because the meta device would import torch's compiler.
+    """
+    import torch
+
+    rule = build("update_rule", spec, width=config.width, heads=config.heads)
+    rows, tokens = config.heads + 2, config.heads + 1  # all different, to detect swapped dimensions
+    stream = torch.linspace(-1, 1, rows * tokens * config.width).view(rows, tokens, config.width)
+    with torch.no_grad():
+        return str(rule.find_gate_error(rule.gates(stream), rows, config.heads, tokens))
+
+
+def check_cell(
+    cell: Cell, metrics: RequestedMetrics, allowed_issues: tuple[str, ...], result_cache: dict[str, CheckResult]
+) -> CheckResult:
+    """Return the issues and warnings of a cell, without allowed ones. Results are cached in `result_cache`."""
+    agent_issues = [] if cell.agent is None else check_agent_settings(cell)
+    agent_paths = [issue.path for issue in agent_issues]
+    cache_key = hash_json([cell.task, cell.model, count_train_examples(cell), allowed_issues, agent_paths])
+    if cache_key not in result_cache:
+        task, task_issues = check_task(cell, metrics)
+        model, model_issues = check_model(cell, task.vocabulary) if task else (None, [])
+        skip_idle = model is None or IDLE_FAST_WEIGHTS in allowed_issues
+        idle, warnings = ([], []) if skip_idle else check_idle_fast_weights(model, task.sequence_length("train"), cell)
+        overlap, overlap_warnings = check_example_overlap(task, cell, allowed_issues) if task else ([], [])
+        issues = task_issues + overlap + agent_issues + model_issues + idle
+        window_warnings = [] if model is None or idle else check_window_length(model, task, cell)
+        result_cache[cache_key] = issues, overlap_warnings + warnings + window_warnings
+    return result_cache[cache_key]
+
+
+def check_task(cell: Cell, metrics: RequestedMetrics) -> tuple[Any, Issues]:
+    """Return the task, or None if it cannot be built, and the issues of the task and its metrics."""
+    try:
+        task = build("task", cell.task, location="")
+    except HqltError as error:
+        return None, [issue.under("task") for issue in list_issues(error)]
+    issues = find_unknown_metrics(task, metrics)
+    try:
+        _ = task.vocabulary  # raises an error if the text of a language task is not prepared yet
+    except HqltError as error:
+        return None, [issue.under("task") for issue in list_issues(error)] + issues
+    return task, issues
+
+
+def check_model(cell: Cell, vocabulary: int | None) -> tuple[Any, Issues]:
+    """Return the model with one period of layers, or None if it cannot be built, and its issues."""
+    try:
+        model = build_meta_model(cell.replace_model_settings(layers=layer_period(cell.model)), vocabulary)
+        return model, check_gates(model)
+    except HqltError as error:
+        issues = [issue.under("model") for issue in list_issues(error)]
+        return None, [*dict.fromkeys([*issues, *check_component_options(cell.model)])]
+
+
+def layer_period(model: Mapping[str, Any]) -> int:
+    """Return the number of layers after which all component lists repeat."""
+    return lcm(*(len(model[kind]) for kind in COMPONENT_KINDS if isinstance(model[kind], list)))
+
+
+def check_component_options(model: Mapping[str, Any]) -> Issues:
+    """Collect option errors from each component separately, since building the model stops at the first."""
+    specs_by_kind = {kind: model[kind] if isinstance(model[kind], list) else [model[kind]] for kind in COMPONENT_KINDS}
+    components = [(kind, spec) for kind, specs in specs_by_kind.items() for spec in specs if spec is not None]
+    return [
+        issue.under("model")
+        for kind, spec in components
+        for issue in find_component_issues(kind, spec, model["width"], model["heads"])
+    ]
+
+
+def find_component_issues(kind: str, component: Any, width: int, heads: int) -> Iterator[ConfigIssue]:
+    """Yield the issues of a component about its own options. Others may be caused by the rest of the model."""
+    try:
+        _, chosen_options = parse_spec(kind, component)
+    except HqltError:  # reported when the section is filled
+        return
+    try:
+        with meta_device():
+            build(kind, component, width=width, heads=heads)
+    except HqltError as error:
+        option_paths = [f"{kind}.{option}" for option in chosen_options]
+        yield from (issue for issue in list_issues(error) if issue.path in option_paths)
+    except Exception:  # inconsistent sizes can raise any error inside a component
+        return
+
+
+def check_agent_settings(cell: Cell) -> Issues:
+    """Return one issue for each setting that is not supported for agents."""
+    train, trainer = cell.train, cell.trainer
+    conflicts = (
+        ("trainer.devices", trainer.devices > 1, "an agent is trained in one process.", "Use 1."),
+        ("trainer.nodes", trainer.nodes > 1, "an agent is trained in one process.", "Use 1."),
+        ("trainer.precision", trainer.precision == "16-mixed", "gradients are not scaled.", "Use 'bf16-mixed'."),
+        ("train.accumulate", train.accumulate > 1, "a batch of episodes is not split.", "Use 1."),
+        ("train.compile", train.compile, "an agent reads one observation at a time.", "Leave it out."),
+        ("train.probe_every", bool(train.probe_every), "probes need examples, and there are none.", "Use 0."),
+    )
+    return [
+        ConfigIssue(path, "not_supported_for_agents", f"task {cell.task['name']!r} is an environment: {reason}", hint)
+        for path, is_conflict, reason, hint in conflicts
+        if is_conflict
+    ]
+
+
+def build_meta_model(cell: Cell, vocabulary: int | None) -> Any:
+    """Build the model of a cell on the meta device, without allocating memory."""
+    from hqlt_lab.model.sequence_model import SequenceModel
+
+    with meta_device():
+        return SequenceModel(ModelConfig(**cell.model, vocabulary=vocabulary))
+
+
+@contextmanager
+def meta_device() -> Iterator[None]:
+    """Create tensors on the meta device and skip initialization inside the `with` block."""
+    import torch
+
+    from hqlt_lab.model.initialize import SkipInit
+
+    with torch.device("meta"), SkipInit():
+        yield
+
+
+def check_idle_fast_weights(model: Any, tokens: int, cell: Cell) -> tuple[Issues, Issues]:
+    """Return issues and warnings if the delay is so long that the fast weights stay empty for most of a sequence."""
+    for memory in model.memories:
+        schedule = memory.schedule
+        first = first_read_position(schedule.delay, schedule.hold)
+        if memory.update_rule is None or first == 0:
+            continue
+        length = f"the {tokens} tokens of the longest training sequence of task {cell.task['name']!r}"
+        if first >= tokens:
+            message = f"with a delay of {first}, not shorter than {length}, the fast weights never receive a token."
+            hint = (
+                "Use a smaller window, or timing 'synchronous'. If this is intended, set in the arm: "
+                f"allow: [{IDLE_FAST_WEIGHTS}]."
+            )
+            return [ConfigIssue("model.timing", IDLE_FAST_WEIGHTS, message, hint)], []
+        if 2 * first > tokens:
+            message = f"the fast weights are empty for the first {first} of {length}."
+            return [], [ConfigIssue("model.timing", "mostly_idle_fast_weights", message)]
+    return [], []
+
+
+def check_window_length(model: Any, task: Any, cell: Cell) -> Issues:
+    """Return a warning if a KV cache is more than MAX_WINDOW_RATIO times as long as any sequence of the task."""
+    longest = max(task.sequence_length(split) for split in task.splits)
+    capacity = max((memory.kv_cache_capacity or 0 for memory in model.memories), default=0)
+    if capacity <= MAX_WINDOW_RATIO * longest:
+        return []
+    message = (
+        f"the window holds {capacity:,} tokens, but the longest sequence of task {cell.task['name']!r} has {longest:,}."
+    )
+    return [
+        ConfigIssue("model.timing", "window_far_too_long", message, f"A window of {longest:,} gives the same result.")
+    ]
+
+
+def first_read_position(delay: int, hold: int | None) -> int:
+    """Return the first position at which the fast weights are not empty; 0 without a delay."""
+    if hold is None:
+        return delay
+    return -(-(delay + 1) // hold) * hold
+
+
+def find_all_issues(
+    experiment: "Experiment",
+    arm: "Arm",
+    point: Mapping[str, Any],
+    metrics: RequestedMetrics,
+    result_cache: dict[str, CheckResult],
+) -> Issues:
+    """Return one issue for each mistake of an arm at a tuned point, although the cell cannot be built."""
+    config, change_issues = apply_each_change(experiment.base, arm.changes, VARIABLE_SECTIONS)
+    arm_issues = [issue.under(arm.location) for issue in change_issues]
+    config, axis_issues = apply_each_change(config, {**arm.levels, **point}, VARIABLE_SECTIONS)
+    sections, reference_issues = resolve_each_section(config)
+    filled, section_issues = fill_each_section(sections)
+    has_invalid_change = bool(arm_issues or axis_issues)
+    cell_issues = [] if has_invalid_change else check_valid_sections(filled, metrics, arm.allow, result_cache)
+    component_issues = [] if "model" in filled else check_model_components(sections.get("model"))
+    return [*arm_issues, *axis_issues, *reference_issues, *section_issues, *component_issues, *cell_issues]
+
+
+def check_valid_sections(
+    sections: Mapping[str, Any],
+    metrics: RequestedMetrics,
+    allowed_issues: tuple[str, ...],
+    result_cache: dict[str, CheckResult],
+) -> Issues:
+    """Check task and model, or the one of them that is valid."""
+    task, model = sections.get("task"), sections.get("model")
+    cell = Cell(**{"task": {}, "model": {}} | dict(sections))
+    if task and model:
+        return check_cell(cell, metrics, allowed_issues, result_cache)[0]
+    if task:
+        return check_task(cell, metrics)[1]
+    return check_model(cell, PLACEHOLDER_VOCABULARY)[1] if model else []
+
+
+def check_model_components(model: Any) -> Issues:
+    """Check the component options of an invalid model section, with default sizes in place of invalid ones."""
+    if not isinstance(model, Mapping):
+        return []
+    sizes = {name: model[name] for name in ("width", "heads") if type(model.get(name)) is int}
+    valid_sizes = {name: size for name, size in sizes.items() if 0 < size <= MAX_TRIAL_SIZE}
+    components = {kind: model.get(kind) for kind in COMPONENT_KINDS}
+    return check_component_options(vars(ModelConfig()) | components | valid_sizes)
+
+
+class CompositionChecker:
+    """Checks the compositions of an experiment one by one, and caches results and keys."""
+
+    def __init__(self, experiment: "Experiment", metrics: RequestedMetrics) -> None:
+        self.experiment, self.metrics = experiment, metrics
+        self.result_cache: dict[str, CheckResult] = {}
+        # cell key -> arm and tuned point of the first composition with it
+        self.compositions_by_key: dict[str, tuple[Arm, Mapping[str, Any]]] = {}
+        self.num_failed = 0
+
+    def check_arm(self, arm: "Arm", point: Mapping[str, Any]) -> CheckResult:
+        """Return the issues and warnings of an arm at a tuned point."""
+        try:
+            cell = self.experiment.make_cell(arm, point, self.experiment.seeds[0])
+        except HqltError as error:
+            issues = dict.fromkeys([*self.find_hidden_issues(arm, point), *list_issues(error)])
+            return [add_replacement_hint(issue, arm) for issue in issues], []
+        cell_issues, warnings = check_cell(cell, self.metrics, arm.allow, self.result_cache)
+        return [*cell_issues, *self.find_duplicate(cell, arm, point)], warnings
+
+    def find_hidden_issues(self, arm: "Arm", point: Mapping[str, Any]) -> Issues:
+        """Return all issues of a composition that cannot be built; none after MAX_EXHAUSTIVE_CHECKS compositions."""
+        self.num_failed += 1
+        if self.num_failed > MAX_EXHAUSTIVE_CHECKS:
+            return []
+        return find_all_issues(self.experiment, arm, point, self.metrics, self.result_cache)
+
+    def find_duplicate(self, cell: Cell, arm: "Arm", point: Mapping[str, Any]) -> Issues:
+        """Return an issue if another composition has the same cell key."""
+        other, other_point = self.compositions_by_key.setdefault(cell_key(cell), (arm, point))
+        if other is arm and other_point is point:
+            return []
+        points = [format_levels(composition_point) for composition_point in (other_point, point)]
+        at_points = f" at {', '.join(points[0])} and at {', '.join(points[1])}" if point else ""
+        message = f"identical{at_points}: no setting that affects the result differs."
+        arms = tuple(dict.fromkeys([other.title, arm.title]))
+        return [ConfigIssue(arm.location, "identical_arms", message, arms=arms)]
+
+
+def add_replacement_hint(issue: ConfigIssue, arm: "Arm") -> ConfigIssue:
+    """Add a hint if an arm sets only the name of a component, and the new one lacks an option of the old one."""
+    for path, name in (*arm.changes.items(), *arm.levels.items()):
+        component = path.removesuffix(".name")
+        if component != path and issue.code == "unknown_option" and component in parent_paths(issue.path):
+            hint = f"To drop the options of the old component, replace it: {{{component}: {name}}}."
+            return replace(issue, hint=join_sentences(issue.hint, hint))
+    return issue

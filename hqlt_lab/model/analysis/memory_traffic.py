@@ -1,0 +1,73 @@
+"""Memory traffic: how many numbers each component reads and writes for one token in the forward pass, once each.
+
+    linear map, convolution, norm           its input and its output
+    embedding                               the row that is looked up, and its copy
+    softmax                                 q, k and v, and its output
+    fast weights                            q, k and v of every write, the gates, and their output
+    gates of a rule                         x and the gates
+    feature map, positions                  what they change, read and written; 0 if they change nothing
+    mixer                                   x, the outputs that it reads, its output; 0 if it passes one on unchanged
+
+Element-wise work outside of components (activations, residual sums, the loss) is assumed to be fused with its
+neighbors, and the states between chunks are assumed to stay on the processor.  Both cost something in practice.
+"""
+
+from collections.abc import Iterator
+
+import torch
+from torch import nn
+
+from hqlt_lab.model.analysis.model_flops import (
+    LINEAR_COMPONENTS,
+    component_of_name,
+    example_position,
+    example_query,
+    example_token,
+)
+from hqlt_lab.model.hybrid_memory import HybridMemory
+from hqlt_lab.model.sequence_model import SequenceModel
+from hqlt_lab.ops.gates import GateTuple, distinct_gates
+
+
+def component_traffic(model: SequenceModel) -> Iterator[tuple[str, int]]:
+    """Yield components and their numbers per token; a component is yielded once for each use."""
+    if model.embed is not None:
+        yield "embedding", 2 * model.config.width
+    if model.positions is not None:
+        yield "positions", 2 * model.config.width
+    for name, module in model.named_modules():
+        if component_of_name(name) in LINEAR_COMPONENTS and (numbers := map_traffic(module)):
+            yield component_of_name(name), numbers
+        elif isinstance(module, nn.RMSNorm | nn.LayerNorm):
+            yield "norms", 2 * model.config.width  # a norm per head moves as much as one per token
+    for memory in model.memories:
+        yield from memory_traffic(memory)
+
+
+def map_traffic(module: nn.Module) -> int:
+    """Return the numbers that a linear map or a convolution moves; 0 for their containers."""
+    if isinstance(module, nn.Linear):
+        return module.in_features + module.out_features
+    return module.in_channels + module.out_channels if isinstance(module, nn.Conv1d) else 0
+
+
+@torch.no_grad()
+def memory_traffic(memory: HybridMemory) -> Iterator[tuple[str, int]]:
+    """Yield the traffic of the two memories and their mixer, whose outputs all have the width of the stream."""
+    x = example_token(memory)
+    u, width = example_query(memory, x), x.shape[-1]
+    fw, kv = (u if name in memory.mixer.reads else None for name in ("fw", "kv"))
+    yield "mixer", 0 if memory.mixer(x, fw, kv) is u else (2 + len(memory.mixer.reads)) * width
+    if memory.positions is not None:
+        yield "softmax", 4 * width
+        yield "positions", 0 if memory.positions.rotate(u, example_position(u)) is u else 4 * width
+    if memory.update_rule is not None:
+        writes, gates = memory.writes, count_gate_numbers(memory.update_rule.gates(x))
+        yield "update_rule", width + gates
+        yield "feature_map", 2 * (1 + writes) * width
+        yield "fast_weights", (2 + 2 * writes) * width + gates
+
+
+def count_gate_numbers(gates: GateTuple) -> int:
+    """Return the elements of all distinct gates; tied gates, which are one tensor, count once."""
+    return sum(gate.numel() for gate in distinct_gates(gates))

@@ -1,0 +1,200 @@
+"""FLOPs of each component of a model: for a row of some length, for its gradients, and for decoding the next token.
+
+A linear map takes 2 FLOPs per weight and token forward, and twice that backward; its input is assumed to need a
+gradient, as it does after an embedding.  The two memories are counted from shapes (`ops/flops.py`).  Components (rule,
+mixer, feature map, positions) are called on one token while torch counts, so a user's component is counted whatever it
+computes.
+
+For a model on the meta device, such as when planning a study, equal components are counted once, on a copy with real
+values.  For a single token that is faster than torch's meta operators, the first of which loads all of torch.compile.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from hqlt_lab.components.update_rules._base import StepRule, UpdateRule
+from hqlt_lab.model.hybrid_memory import HybridMemory
+from hqlt_lab.model.sequence_model import SequenceModel
+from hqlt_lab.ops.flops import Flops, measure_flops, product_flops, softmax_flops
+from hqlt_lab.ops.gates import ScanContext, map_gates
+from hqlt_lab.ops.precision import at_least_float32
+from hqlt_lab.registry import build
+
+PROJECTIONS = ("to_q", "to_k", "to_v", "to_out", "to_gate")
+NORMS = ("norm", "memory_norm", "mlp_norm")
+COMPONENT_NAMES = dict.fromkeys(PROJECTIONS, "projections") | dict.fromkeys(NORMS, "norms") | {"embed": "embedding"}
+LINEAR_COMPONENTS = ("projections", "convolutions", "mlp", "head")  # each of their weights is used once per token
+
+
+T = TypeVar("T")
+_flops_cache: dict[tuple[Any, ...], Any] = {}  # counts of components on the meta device
+
+
+class ComponentFlops(NamedTuple):
+    """FLOPs of one component for one row."""
+
+    component: str
+    forward: int
+    backward: int
+    decoding: int  # the next token, forward
+
+
+def component_flops(model: SequenceModel, length: int) -> Iterator[ComponentFlops]:
+    """Yield the FLOPs of all components; the same component may occur several times."""
+    yield from (per_token_flops(component_of_name(name), 2 * weights, length) for name, weights in linear_maps(model))
+    if (positions := model.positions) is not None:
+        x = example_token(model.memories[0])
+        yield per_token_flops("positions", measure_flops(lambda: positions.embed(x, example_position(x))), length)
+    for memory, layers in distinct_memories(model):
+        for component, *flops in memory_flops(memory, length):
+            yield ComponentFlops(component, *(layers * count for count in flops))
+
+
+def distinct_memories(model: SequenceModel) -> list[tuple[HybridMemory, int]]:
+    """Return one memory per distinct composition, with the number of layers that have it, to count each only once."""
+    compositions = [repr(memory.component_specs) for memory in model.memories]
+    representative = dict(zip(compositions, model.memories, strict=True))
+    return [(representative[composition], layers) for composition, layers in Counter(compositions).items()]
+
+
+def memory_flops(memory: HybridMemory, length: int) -> Iterator[ComponentFlops]:
+    """Yield the FLOPs of the components of one layer, without its linear maps."""
+    yield per_token_flops("mixer", mixer_flops(memory), length)
+    if memory.positions is not None:
+        yield from softmax_memory_flops(memory, length)
+    if memory.update_rule is not None:
+        yield from fast_weight_flops(memory, memory.update_rule, length)
+
+
+def count_cached(memory: HybridMemory, kind: str, counter: Callable[[Any], T], *extra_key: Any) -> T:
+    """Apply `counter` to the component of that kind, with a cache for the meta device.
+
+    `extra_key` is what else the count depends on.  Components with real values may have been modified, so their counts
+    are not cached.
+    """
+    component, weight = getattr(memory, kind), memory.to_q.weight
+    if not weight.is_meta:
+        return counter(component)
+    key = (kind, type(component), repr(memory.component_specs[kind]), *weight.shape, memory.heads, *extra_key)
+    if key not in _flops_cache:
+        _flops_cache[key] = counter(build_materialized(memory, kind))
+    count: T = _flops_cache[key]
+    return count
+
+
+def build_materialized(memory: HybridMemory, kind: str) -> Any:
+    """Build a copy with real values of a component on the meta device, without advancing the global random state."""
+    with torch.random.fork_rng(devices=[]):
+        return build(kind, memory.component_specs[kind], width=memory.to_q.in_features, heads=memory.heads)
+
+
+def component_of_name(name: str) -> str:
+    """Return the component of a parameter or module, such as "projections" for blocks.0.memory.to_q.weight."""
+    segments = [segment for segment in name.split(".") if segment not in ("blocks", "memory") and not segment.isdigit()]
+    return COMPONENT_NAMES.get(segments[0], segments[0]) if segments else ""
+
+
+def linear_maps(model: SequenceModel) -> Iterator[tuple[str, int]]:
+    """Yield name and number of weights of the linear maps and convolutions of layers, MLPs and head."""
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Linear | nn.Conv1d) and component_of_name(name) in LINEAR_COMPONENTS:
+            yield name, module.weight.numel()
+
+
+def per_token_flops(component: str, forward: int, length: int) -> ComponentFlops:
+    """Return the FLOPs of a component that computes the same for every token, from those of one token."""
+    return ComponentFlops(component, *product_flops(forward * length), forward)
+
+
+def mixer_flops(memory: HybridMemory) -> int:
+    """Return the FLOPs of the mixer for one token."""
+    x = zeros_if_meta(example_token(memory))
+    output = example_query(memory, x)
+    fw, kv = (output if name in memory.mixer.reads else None for name in ("fw", "kv"))
+    return count_cached(memory, "mixer", lambda mixer: measure_flops(lambda: mixer(x, fw, kv)))
+
+
+def softmax_memory_flops(memory: HybridMemory, length: int) -> Iterator[ComponentFlops]:
+    """Yield the FLOPs of attention, and of applying positions to queries and keys."""
+    # decoding always reads a cache of full capacity, also at the start of a sequence
+    keys = 1 + (length if memory.kv_cache_capacity is None else memory.kv_cache_capacity)
+    u = example_query(memory, zeros_if_meta(example_token(memory)))
+    shape = (memory.heads, u.shape[-1], u.shape[-1])
+    decoding = softmax_flops(memory.schedule, 1, keys, *shape).forward
+    yield ComponentFlops("softmax", *softmax_flops(memory.schedule, length, length, *shape), decoding)
+    rotation = count_cached(
+        memory, "positions", lambda positions: measure_flops(lambda: positions.rotate(u, example_position(u)))
+    )
+    yield ComponentFlops("positions", *product_flops(2 * length * rotation), (1 + keys) * rotation)
+
+
+def fast_weight_flops(memory: HybridMemory, rule: UpdateRule, length: int) -> Iterator[ComponentFlops]:
+    """Yield the FLOPs of the gates of the rule, of the features of queries and keys, and of the scan."""
+    x = zeros_if_meta(example_token(memory))
+    decoding_steps = memory.schedule.hold or 1  # with hold, decoding a token replays the steps of its hold block
+    q = at_least_float32(example_query(memory, x))
+    gates = count_cached(memory, "update_rule", lambda rule: measure_flops(lambda: rule.gates(x)))
+    yield per_token_flops("update_rule", gates, length)
+    features = count_cached(memory, "feature_map", lambda feature_map: measure_flops(lambda: feature_map(q)))
+    training_features, decoding_features = (1 + rule.writes) * length, 1 + rule.writes * decoding_steps
+    yield ComponentFlops("feature_map", *product_flops(training_features * features), decoding_features * features)
+    training = memory_scan_flops(memory, rule, length, starts_empty=True)
+    decoding = memory_scan_flops(memory, rule, decoding_steps, starts_empty=False)
+    yield ComponentFlops("fast_weights", *training, decoding.forward)
+
+
+def memory_scan_flops(memory: HybridMemory, rule: UpdateRule, tokens: int, starts_empty: bool) -> Flops:
+    """Return the FLOPs of a scan of that many tokens, from an empty memory or from a state."""
+    # a custom scan is run on all tokens; on the meta device, where it allocates nothing
+    runs_custom_scan = tokens > 1 and has_own_scan(rule)
+    x = example_token(memory) if runs_custom_scan else zeros_if_meta(example_token(memory))
+    q, context = at_least_float32(example_query(memory, x)), ScanContext(memory.schedule.hold)
+    state = None if starts_empty else q.new_zeros(1, memory.heads, q.shape[-1], rule.value_channels(q.shape[-1]))
+    if runs_custom_scan:
+        return rule_scan_flops(rule, x, q, tokens, state, context)
+
+    def count(component: UpdateRule) -> Flops:
+        return rule_scan_flops(component, x, q, tokens, state, context)
+
+    return count_cached(memory, "update_rule", count, tokens, starts_empty, context.hold)
+
+
+def has_own_scan(rule: UpdateRule) -> bool:
+    """Return whether the rule has its own scan without its own FLOP count, so that the scan must be run to count it."""
+    has_base_count = type(rule).count_flops in (UpdateRule.count_flops, StepRule.count_flops)
+    return has_base_count and type(rule).scan is not StepRule.scan
+
+
+def rule_scan_flops(
+    rule: UpdateRule, x: Tensor, q: Tensor, tokens: int, state: Tensor | None, context: ScanContext
+) -> Flops:
+    """Return the FLOPs of a scan of that many tokens, all views of one token, which takes no memory."""
+    with torch.no_grad():
+        gates = rule.gates(x)
+    k = q.expand(-1, -1, tokens * rule.writes, -1)
+    gates = map_gates(lambda gate: gate[:, :, :1].expand(-1, -1, tokens * rule.writes, *gate.shape[3:]), gates)
+    return rule.count_flops(q.expand(-1, -1, tokens, -1), k, k, gates, state, context)
+
+
+def example_token(memory: HybridMemory) -> Tensor:
+    """Return one token of the stream [1, 1, width], on the device of the layer's weights."""
+    return memory.to_q.weight.new_zeros(1, 1, memory.to_q.in_features)
+
+
+def zeros_if_meta(x: Tensor) -> Tensor:
+    """Return zeros of the same shape if x is on the meta device, else x."""
+    return torch.zeros(x.shape, dtype=x.dtype) if x.is_meta else x
+
+
+def example_position(u: Tensor) -> Tensor:
+    """Return the position [1, 1] of the example token."""
+    return torch.zeros(1, 1, dtype=torch.long, device=u.device)
+
+
+def example_query(memory: HybridMemory, x: Tensor) -> Tensor:
+    """Reshape the example token to a query of each head [1, H, 1, K]."""
+    return memory.split_heads(x, 1)

@@ -1,0 +1,70 @@
+"""Size of the state of a layer in bytes, computed without running it.
+
+    kv_cache          capacity * writes * heads * (K + V)      capacity: see `HybridMemory.kv_cache_capacity`
+    gates             capacity * writes * heads * gates        only if gates are needed after their own step;
+                      gates that are one tensor (erase = write = beta) are stored and counted once
+    fw                heads * K * V'                           at least float32; V' = V, or V + 1 with a normalizer
+    conv              (taps - 1) * channels of q, k and v
+    document_length   one integer
+
+The conformance kit compares these sizes with those of actual states.
+"""
+
+from copy import deepcopy
+from typing import NamedTuple
+
+import torch
+
+from hqlt_lab.model.convolution import ShortConvolution
+from hqlt_lab.model.hybrid_memory import HybridMemory
+from hqlt_lab.ops.gates import distinct_gates
+
+
+class StateSize(NamedTuple):
+    """Bytes of the state of one layer, for one row."""
+
+    kv_cache: int
+    gates: int
+    fw: int
+    conv: int
+    document_length: int
+
+    @property
+    def total(self) -> int:
+        return sum(self)
+
+
+def state_size(memory: HybridMemory, context_length: int, dtype: torch.dtype = torch.float32) -> StateSize:
+    """Return the state size after `context_length` tokens of a document, for a layer that computes in `dtype`.
+
+    The layer may be on the meta device.
+    """
+    size = memory.to_q.out_features // memory.heads  # K and V
+    capacity = context_length if memory.kv_cache_capacity is None else memory.kv_cache_capacity
+    fw = 0
+    if memory.update_rule is not None:
+        state_dtype = torch.promote_types(dtype, torch.float32)
+        fw = memory.heads * size * memory.update_rule.value_channels(size) * state_dtype.itemsize
+    return StateSize(
+        kv_cache=capacity * memory.writes * memory.heads * 2 * size * dtype.itemsize,
+        gates=capacity * gate_bytes(memory, dtype),
+        fw=fw,
+        conv=count_convolution_inputs(memory) * dtype.itemsize,
+        document_length=torch.long.itemsize,
+    )
+
+
+@torch.no_grad()
+def gate_bytes(memory: HybridMemory, dtype: torch.dtype) -> int:
+    """Return the bytes of one token's gates in the KV cache, measured on the gates of an example token."""
+    if memory.update_rule is None or not memory.schedule.needs_gate_cache:
+        return 0
+    rule = deepcopy(memory.update_rule).to(dtype)
+    token = torch.zeros(1, 1, memory.to_q.in_features, dtype=dtype, device=memory.to_q.weight.device)
+    return sum(gate.numel() * gate.element_size() for gate in distinct_gates(rule.gates(token)))
+
+
+def count_convolution_inputs(memory: HybridMemory) -> int:
+    """Return how many inputs the short convolutions carry to the next call."""
+    convolutions = (module for module in memory.convolutions or () if isinstance(module, ShortConvolution))
+    return sum(convolution.in_channels * (convolution.taps - 1) for convolution in convolutions)

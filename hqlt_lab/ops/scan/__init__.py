@@ -1,0 +1,14 @@
+"""Scans of the fast weights.
+
+recurrent                step-by-step reference, in any dtype, for linear and nonlinear rules
+chunked                  chunk-parallel scan of linear rules, as a torch operator with its own backward
+chunk_boundaries         how a sequence is cut into chunks
+chunked_inputs           the inputs of a scan: rows in groups that fit the cache, cut into chunks
+decay                    decay factors within a chunk
+chunk_forward_backward   forward and backward of one chunk
+triangular_inverse       inverse of the triangular system of a chunk
+scratch_buffers          buffers that all chunks share
+deterministic_cumsum     cumulative sums that are reproducible on a GPU
+fla_scan                 the kernels of flash-linear-attention
+external_kernel_inputs   conversion to the plain form that external kernels support
+"""

@@ -1,0 +1,137 @@
+"""Confidence intervals of a mean over a few seeds, and Holm's correction for multiple comparisons.
+
+    mean -+ t_{1 - alpha/2, n-1} s / sqrt(n)            s with n - 1; seeds as draws of a normal distribution
+    Holm: of m comparisons the j-th smallest p is compared with alpha / (m - j + 1), until one fails
+
+An interval at its Holm level excludes 0 exactly if Holm's method rejects. So the probability that any verdict "better"
+or "worse" by one metric is false is at most alpha.
+
+An accuracy on a fixed test set is discrete, so two or three seeds may have equal values although their true spread is
+not 0. Therefore s is at least the standard deviation of the difference of two values rounded to the resolution of the
+metric: resolution / sqrt(6). A bootstrap interval of values with a smaller spread is replaced by this t-interval.
+"""
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from hqlt_lab.report.value_formatting import is_percentage
+
+ALPHA = 0.05
+MIN_BOOTSTRAP_SEEDS = 10  # with fewer seeds bootstrap intervals are too short
+NUM_RESAMPLES = 9999
+TARGET_POWER = 0.8  # power for which `required_seeds` is computed
+MAX_SEEDS = 1000
+
+
+@dataclass(frozen=True)
+class MeanEstimate:
+    """Estimate of a mean from a few values."""
+
+    n: int
+    mean: float
+    std: float  # standard deviation of the values, at least that of rounding
+
+    @property
+    def standard_error(self) -> float:
+        return self.std / math.sqrt(self.n)
+
+    @property
+    def p_value(self) -> float | None:
+        """Two-sided p of the t-test that the mean is 0; None with fewer than two values."""
+        from scipy.special import stdtr
+
+        if self.n < 2:
+            return None
+        if self.std == 0:
+            return 1.0 if self.mean == 0 else 0.0
+        return float(2 * stdtr(self.n - 1, -abs(self.mean) / self.standard_error))
+
+    def confidence_interval(self, alpha: float = ALPHA) -> tuple[float, float] | None:
+        """Return the interval that contains the mean with confidence 1 - alpha; None with fewer than two values."""
+        from scipy.special import stdtrit  # quantile of Student's t; importing scipy.stats takes three times as long
+
+        if self.n < 2:
+            return None
+        half_width = float(stdtrit(self.n - 1, 1 - alpha / 2)) * self.standard_error
+        return self.mean - half_width, self.mean + half_width
+
+    def required_seeds(self, alpha: float, min_seeds: int = 2) -> int | None:
+        """Return how many seeds detect this mean and spread with a power of 80 %; None if MAX_SEEDS are not enough."""
+        if self.n < 2 or self.mean == 0 or self.compute_power(MAX_SEEDS, alpha) < TARGET_POWER:
+            return None
+        low, high = min_seeds - 1, MAX_SEEDS
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (
+                (low, middle) if middle >= 2 and self.compute_power(middle, alpha) >= TARGET_POWER else (middle, high)
+            )
+        return high
+
+    def compute_power(self, n: int, alpha: float) -> float:
+        """Return the probability that n seeds distinguish this mean from 0."""
+        from scipy.special import nctdtr, stdtrit
+
+        if self.std == 0:
+            return 1.0
+        noncentrality = abs(self.mean) / self.std * math.sqrt(n)
+        critical_t = float(stdtrit(n - 1, 1 - alpha / 2))
+        return 1.0 if noncentrality > 30 + critical_t else float(1 - nctdtr(n - 1, noncentrality, critical_t))
+
+
+def estimate_mean(values: Sequence[float], resolution: float = 0.0) -> MeanEstimate:
+    """Estimate the mean of at least one value; `resolution` is the step that the values are rounded to."""
+    spread = statistics.stdev(values) if len(values) > 1 else 0.0
+    return MeanEstimate(len(values), statistics.fmean(values), max(spread, resolution / math.sqrt(6)))
+
+
+def metric_resolution(metric: str, max_resolution: float, values: Iterable[float]) -> float:
+    """Return the step by which an accuracy or success rate can change; 0 for other metrics.
+
+    It is the smallest gap between observed values, limited by `max_resolution`, what one example of the task's own test
+    changes. lm-eval uses other test sets, so the limit does not apply to its metrics.
+    """
+    if not is_percentage(metric) and "success" not in metric:
+        return 0.0
+    observed = smallest_gap(values) or max_resolution
+    return observed if "eval/" in metric else min(max_resolution, observed)
+
+
+def smallest_gap(values: Iterable[float]) -> float:
+    """Return the smallest distance between two different values; 0 if all are equal."""
+    distinct = sorted(set(values))
+    tolerance = 1e-9 * max((abs(value) for value in distinct), default=0.0)  # differences of summation order
+    return min((b - a for a, b in pairwise(distinct) if b - a > tolerance), default=0.0)
+
+
+def bootstrap_interval(
+    values: Sequence[float], alpha: float = ALPHA, resolution: float = 0.0
+) -> tuple[float, float] | None:
+    """Return the bias-corrected and accelerated (BCa) bootstrap interval of the mean; None with too few values.
+
+    Values that differ by less than the rounding to `resolution` have a t-interval of the width of rounding.
+    """
+    if len(values) < MIN_BOOTSTRAP_SEEDS:
+        return None
+    if statistics.stdev(values) <= resolution / math.sqrt(6) or len(set(values)) == 1:
+        return estimate_mean(values, resolution).confidence_interval(alpha)
+    import numpy as np
+    from scipy.stats import bootstrap
+
+    result = bootstrap((values,), np.mean, confidence_level=1 - alpha, n_resamples=NUM_RESAMPLES, rng=0)
+    low, high = result.confidence_interval
+    return float(low), float(high)
+
+
+def holm_levels(p_values: Sequence[float | None], alpha: float = ALPHA) -> list[float]:
+    """Return the significance level of each comparison's interval; entries without p are not counted as comparisons."""
+    order = sorted((p, index) for index, p in enumerate(p_values) if p is not None)
+    levels = [alpha] * len(p_values)
+    failed_level: float | None = None
+    for rank, (p, index) in enumerate(order):
+        level = alpha / (len(order) - rank) if failed_level is None else failed_level
+        levels[index] = level
+        failed_level = level if p > level else failed_level  # all larger p keep the level of the first that fails
+    return levels

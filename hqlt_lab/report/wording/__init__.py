@@ -1,0 +1,7 @@
+"""Sentences of a report.
+
+answer        the answer to the study's question, and the comparisons with the baseline
+verdicts      verdicts as text
+caveats       warnings about the results
+table_notes   notes below the results table
+"""

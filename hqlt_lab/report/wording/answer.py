@@ -1,0 +1,192 @@
+"""Compose the answer to a study's question from the rows: the best arm, then the comparisons with the baseline.
+
+    synchronous does best: test/normalized_accuracy 100.0 (median of 3 seeds), solved by 3 of 3 seeds.
+
+    Compared with the baseline synchronous (paired by seed, 95 % CI, Holm-corrected for 2 comparisons):
+    - delayed_stream: significantly worse, -98.7 [-100.0, -97.1]
+    - deltanet: not significant (needs about 12 seeds), +0.4 [-0.3, +1.1]
+
+The first sentence makes no claim of significance. With many comparisons, the list counts them by verdict.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hqlt_lab.experiment.arm_title import ArmTitle
+from hqlt_lab.experiment.load_experiment import Experiment
+from hqlt_lab.experiment.run_settings import MeasureConfig
+from hqlt_lab.report.arm_rows import Row, reported_metrics
+from hqlt_lab.report.stats.baseline_differences import MIN_SEEDS, Difference
+from hqlt_lab.report.stats.summary import Summary
+from hqlt_lab.report.value_formatting import (
+    format_arm_title,
+    format_range,
+    format_rounded,
+    format_signed,
+    join_names,
+    pluralize_count,
+)
+from hqlt_lab.report.wording.verdicts import VERDICT_TEXTS, format_verdict
+from hqlt_lab.study.ledger.cell_record import SETTLED_STATES, CellRecord
+
+MAX_ARMS_NAMED = 6  # of more arms, the first three are named
+MAX_COMPARISONS_LISTED = 6  # more comparisons are counted by verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """Answer to the question of a study. `str` returns it as plain text with one line per list item."""
+
+    summary: str
+    comparisons_heading: str = ""  # ends with a colon; with no items it is a sentence
+    comparisons: Sequence[str] = ()  # one item per comparison, or per verdict if there are many comparisons
+
+    def __str__(self) -> str:
+        details = "\n".join([self.comparisons_heading, *(f"- {item}" for item in self.comparisons)])
+        return f"{self.summary}\n\n{details}".strip()
+
+
+def compose_answer(experiment: Experiment, rows: Sequence[Row], records: Sequence[CellRecord]) -> Answer:
+    """Compose the answer to the question of the study."""
+    heading, items = compose_comparisons(rows, experiment.measure)
+    summary = compose_summary(experiment.measure, rows, records)
+    return Answer(summary=summary, comparisons_heading=heading, comparisons=items)
+
+
+def compose_summary(measure: MeasureConfig, rows: Sequence[Row], records: Sequence[CellRecord]) -> str:
+    """Return sentences on the best arms, on which arms solve the task, and on arms without a result."""
+    arms = [row for row in rows if not row.is_quoted]
+    ranked = rank_rows([row for row in arms if reported_metrics(measure)[0] in row.summaries], measure)
+    if not ranked:
+        return describe_no_result(records)
+    ranked_titles = {row.title for row in ranked}
+    unranked = [row for row in arms if row.title not in ranked_titles]
+    missing = f"{join_titles(unranked)} {'has' if len(unranked) == 1 else 'have'} no result." if unranked else ""
+    sentences = [f"{progress_prefix(records)}{describe_best(ranked, measure)}", describe_solvers(ranked, measure)]
+    return " ".join(filter(None, [*sentences, missing]))
+
+
+def rank_rows(rows: Sequence[Row], measure: MeasureConfig) -> list[Row]:
+    """Return the rows from best to worst; ties keep the order of the file."""
+    sign = -1 if measure.metric_direction(reported_metrics(measure)[0]) == "maximize" else 1
+    return sorted(rows, key=lambda row: sign * first_metric_value(row, measure))
+
+
+def first_summary(row: Row, measure: MeasureConfig) -> Summary:
+    return row.summaries[reported_metrics(measure)[0]]
+
+
+def first_metric_value(row: Row, measure: MeasureConfig) -> float:
+    """Return the arm's primary metric, aggregated over seeds by `measure.statistic`."""
+    value: float = getattr(first_summary(row, measure), measure.statistic)
+    return value
+
+
+def join_titles(rows: Sequence[Row]) -> str:
+    return join_names([format_arm_title(row.title) for row in rows], MAX_ARMS_NAMED)
+
+
+def describe_no_result(records: Sequence[CellRecord]) -> str:
+    """Return the sentence that replaces the answer if no cell has a result."""
+    settled = sum(record.state in SETTLED_STATES for record in records)
+    yet = "" if records and settled == len(records) else " yet"
+    return f"No results{yet}: {settled} of {pluralize_count(len(records), 'cell')} ended, none with a result."
+
+
+def progress_prefix(records: Sequence[CellRecord]) -> str:
+    settled = sum(record.state in SETTLED_STATES for record in records)
+    return "" if settled == len(records) else f"So far ({settled} of {pluralize_count(len(records), 'cell')}), "
+
+
+def describe_best(ranked_rows: Sequence[Row], measure: MeasureConfig) -> str:
+    """Return e.g. "synchronous does best: test/accuracy 100.0 (median of 2 seeds), solved by 2 of 2 seeds."."""
+    metric = reported_metrics(measure)[0]
+    top = best_rows(ranked_rows, measure)
+    best = format_rounded(first_metric_value(top[0], measure), metric)
+    if len(top) < len(ranked_rows):
+        lead = f"{join_titles(top)} {'does' if len(top) == 1 else 'do'} best:"
+    else:
+        lead = f"{join_titles(top)} {'reaches' if len(top) == 1 else 'perform equally:'}"
+    solved = {first_summary(row, measure).solved for row in top}
+    fraction = solved.pop() if len(solved) == 1 else None
+    solved_note = f", solved by {fraction[0]} of {pluralize_count(fraction[1], 'seed')}" if fraction else ""
+    return f"{lead} {metric} {best} ({describe_seeds(top, measure)}){solved_note}."
+
+
+def best_rows(ranked_rows: Sequence[Row], measure: MeasureConfig) -> list[Row]:
+    """Return the first row, and those that are equal to it after rounding."""
+    metric = reported_metrics(measure)[0]
+    values = [format_rounded(first_metric_value(row, measure), metric) for row in ranked_rows]
+    return [row for row, value in zip(ranked_rows, values, strict=True) if value == values[0]]
+
+
+def describe_solvers(ranked_rows: Sequence[Row], measure: MeasureConfig) -> str:
+    """Return a sentence on the arms that solve the task; empty if these are the best arms, or without a threshold."""
+    if measure.solved is None:
+        return ""
+    solvers = [row for row in ranked_rows if is_solved(row, measure)]
+    if not solvers:
+        return "No arm solves the task with all seeds."
+    if solvers == best_rows(ranked_rows, measure):
+        return ""
+    return f"{join_titles(solvers)} {'solves' if len(solvers) == 1 else 'solve'} the task with all seeds."
+
+
+def is_solved(row: Row, measure: MeasureConfig) -> bool:
+    """Return whether every seed reached the threshold; seeds without a result count as not solved."""
+    solved = first_summary(row, measure).solved
+    return solved is not None and solved[0] == solved[1]
+
+
+def describe_seeds(rows: Sequence[Row], measure: MeasureConfig) -> str:
+    """Return e.g. "median of 2 seeds", "best of 1 to 3 seeds" or "1 seed"."""
+    counts = [first_summary(row, measure).n for row in rows]
+    if max(counts) == 1:
+        return "1 seed"
+    return f"{measure.statistic} of {format_range(min(counts), max(counts))} seeds"
+
+
+def compose_comparisons(rows: Sequence[Row], measure: MeasureConfig) -> tuple[str, list[str]]:
+    """Return a heading and a list of comparisons with the baseline; both empty if nothing was compared."""
+    metric = reported_metrics(measure)[0]
+    differences = {row.title: row.differences[metric] for row in rows if metric in row.differences}
+    tested = {title: difference for title, difference in differences.items() if difference.verdict}
+    if not differences:
+        return "", []
+    if not tested:
+        return f"Differences are not tested, because there is only one seed. A verdict needs {MIN_SEEDS} seeds.", []
+    untested = [format_arm_title(title) for title in differences if title not in tested]
+    items = (
+        list_comparisons(tested, metric) if len(tested) <= MAX_COMPARISONS_LISTED else count_comparisons(tested)
+    ) + ([f"{join_names(untested, MAX_ARMS_NAMED)}: not tested (only one seed)"] if untested else [])
+    return compose_heading(list(tested.values())), items
+
+
+def compose_heading(differences: Sequence[Difference]) -> str:
+    """Return e.g. "Compared with the baseline a (paired by seed, 95 % CI, Holm-corrected for 3 comparisons):"."""
+    baselines = list(dict.fromkeys(difference.baseline for difference in differences))
+    reference = f"the baseline {format_arm_title(baselines[0])}" if len(baselines) == 1 else "their baselines"
+    correction = f", Holm-corrected for {len(differences)} comparisons" if len(differences) > 1 else ""
+    return f"Compared with {reference} (paired by seed, 95 % CI{correction}):"
+
+
+def list_comparisons(differences: Mapping[ArmTitle, Difference], metric: str) -> list[str]:
+    """Return one item per comparison, e.g. "b: significantly worse, -96.2 [-98.4, -94.0]"."""
+    has_several_baselines = len({difference.baseline for difference in differences.values()}) > 1
+    items = []
+    for title, difference in differences.items():
+        baseline = f" vs. {format_arm_title(difference.baseline.drop_levels(title))}" if has_several_baselines else ""
+        low, high = format_signed(difference.low, metric), format_signed(difference.high, metric)
+        value = f"{format_signed(difference.mean, metric)} [{low}, {high}]"
+        items.append(f"{format_arm_title(title)}{baseline}: {format_verdict(difference)}, {value}")
+    return items
+
+
+def count_comparisons(differences: Mapping[ArmTitle, Difference]) -> list[str]:
+    """Return one item per verdict, e.g. "significantly better: 2 (a and b)" and "not significant: 7"."""
+    items = []
+    for verdict, text in VERDICT_TEXTS.items():
+        titles = [format_arm_title(title) for title, difference in differences.items() if difference.verdict == verdict]
+        names = "" if verdict == "not_significant" else f" ({join_names(titles, MAX_ARMS_NAMED)})"
+        items += [f"{text}: {len(titles)}{names}"] if titles else []
+    return items

@@ -1,0 +1,7 @@
+"""The states that a cell of a study can be in."""
+
+from typing import Literal
+
+CellState = Literal["waiting", "running", "done", "failed", "diverged", "pruned", "superseded"]
+# Nothing more is written into the folder of a cell in one of these states.
+TERMINAL_STATES: tuple[CellState, ...] = ("done", "failed", "diverged", "pruned", "superseded")

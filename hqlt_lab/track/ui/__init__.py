@@ -1,0 +1,1 @@
+"""The MLflow server behind `hqlt ui`, and its network settings."""

@@ -1,0 +1,69 @@
+"""End of a run: the weights and metrics that are reported, and the outcome.
+
+Supervised and reinforcement learning share this.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from torch import Tensor
+
+from hqlt_lab.experiment.cell import Cell
+from hqlt_lab.model.sequence_model import SequenceModel
+from hqlt_lab.rundir.diagnostics import read_determinism_check
+from hqlt_lab.rundir.outcome import Outcome, OutcomeStatus
+from hqlt_lab.train.analysis_failures import measure_sizes
+from hqlt_lab.train.checkpoints import BEST_CHECKPOINT, read_checkpoint
+from hqlt_lab.train.distributed.fsdp import gather_parameters
+from hqlt_lab.train.run_progress import Metrics, Progress
+
+
+def select_reported_weights(
+    cell: Cell, folder: Path, progress: Progress, load_weights: Callable[[Mapping[str, Tensor]], None]
+) -> Metrics:
+    """Load the weights to test, as `train.report` says, and return the metrics of their validation."""
+    if cell.train.report == "best_valid":
+        load_weights(read_checkpoint(folder / BEST_CHECKPOINT)["state_dict"])
+        return progress.best
+    return progress.last
+
+
+def add_prefix(prefix: str, metrics: Metrics) -> Metrics:
+    """Return metrics with their split in the name: "test/accuracy"."""
+    return {f"{prefix}/{name}": value for name, value in metrics.items()}
+
+
+def build_outcome(
+    cell: Cell,
+    folder: Path,
+    progress: Progress,
+    status: OutcomeStatus,
+    *,
+    model: SequenceModel,
+    length: int,
+    step: int,
+    updates: int,
+    metrics: Metrics,
+    errors: Metrics | None = None,
+) -> Outcome:
+    """Return the outcome with the time and the model sizes of the run.
+
+    `length` is that of the longest training row; `updates` counts optimizer steps, of which each reads a batch.
+    """
+    with gather_parameters(model):
+        size = measure_sizes(model.eval(), length, progress)
+    tokens, determinism = updates * cell.train.batch_size * length, read_determinism_check(folder)
+    return Outcome(
+        status=status,
+        step=step,
+        metrics=metrics,
+        seconds=progress.seconds,
+        tokens_per_second=tokens / progress.learning if progress.learning else 0.0,
+        parameters=size.total.parameters,
+        state_bytes=size.total.state,
+        flops_per_token=size.total.training / size.length,
+        errors=errors or {},
+        repeatable=determinism.repeatable if determinism else None,
+        message=" ".join(progress.notes),
+        warnings=progress.warnings,
+    )

@@ -1,0 +1,1 @@
+"""Time, memory and disk space that training a cell takes, estimated or measured."""

@@ -1,0 +1,80 @@
+"""Load a trained model from its run folder."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from torch import Tensor
+
+from hqlt_lab.agent.networks import Agent
+from hqlt_lab.errors import TrainingError
+from hqlt_lab.experiment.cell import Cell
+from hqlt_lab.model.sequence_model import SequenceModel
+from hqlt_lab.registry import build
+from hqlt_lab.rundir.cell_file import read_cell
+from hqlt_lab.tasks._base import Task
+from hqlt_lab.tasks.language import Language
+from hqlt_lab.train.checkpoints import (
+    BEST_CHECKPOINT,
+    CORRUPTION_ERRORS,
+    LAST_CHECKPOINT,
+    corruption_reason,
+    read_checkpoint,
+)
+from hqlt_lab.train.fit import build_model
+from hqlt_lab.train.rl.loop import build_agent
+
+
+class LoadedCell(NamedTuple):
+    """A trained model and its task."""
+
+    model: SequenceModel | Agent  # in eval mode, with the trained weights; an agent if the task is an environment
+    task: Task
+
+
+def load_cell(folder: Path) -> LoadedCell:
+    """Return the trained model and the task of the cell in this folder."""
+    return restore_model(folder, read_cell(folder))
+
+
+class LoadedLanguageModel(NamedTuple):
+    """A trained language model and its task."""
+
+    model: SequenceModel
+    task: Language
+
+
+def load_language_model(folder: Path) -> LoadedLanguageModel:
+    """Return the trained language model in this folder, not compiled, because prompts have varying lengths.
+
+    Raise TrainingError if the cell was trained on another task.
+    """
+    cell = read_cell(folder)
+    if cell.task["name"] != "language":
+        raise TrainingError(
+            f"{folder}: this cell was trained on {cell.task['name']!r}. A cell trained on 'language' is needed."
+        )
+    loaded = restore_model(folder, replace(cell, train=replace(cell.train, compile=False, recompute=False)))
+    assert isinstance(loaded.task, Language) and isinstance(loaded.model, SequenceModel)
+    return LoadedLanguageModel(loaded.model, loaded.task)
+
+
+def restore_model(folder: Path, cell: Cell) -> LoadedCell:
+    """Build the model of a cell and load the weights in the folder."""
+    task = build("task", cell.task)
+    model = build_agent(cell, task) if task.is_environment else build_model(cell, task)
+    model.load_state_dict(read_weights(folder, cell))
+    return LoadedCell(model.eval(), task)
+
+
+def read_weights(folder: Path, cell: Cell) -> dict[str, Tensor]:
+    """Return the weights in the folder by parameter name.  Raise TrainingError if they are missing or corrupt."""
+    preferred = BEST_CHECKPOINT if cell.train.report == "best_valid" else LAST_CHECKPOINT
+    for name in (preferred, LAST_CHECKPOINT, BEST_CHECKPOINT):
+        if (folder / name).exists():
+            try:
+                weights = read_checkpoint(folder / name)["state_dict"]
+            except CORRUPTION_ERRORS as error:
+                raise TrainingError(f"{folder / name}: cannot be read ({corruption_reason(error)}).") from error
+            return {key.removeprefix("model."): value for key, value in weights.items()}
+    raise TrainingError(f"{folder}: contains no weights (train.keep is {cell.train.keep!r}). Train the cell again.")

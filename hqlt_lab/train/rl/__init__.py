@@ -1,0 +1,1 @@
+"""Reinforcement learning: training a soft actor-critic agent in an environment."""

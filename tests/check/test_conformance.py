@@ -1,0 +1,71 @@
+"""Every registered component conforms, in every composition."""
+
+import math
+
+import pytest
+
+from hqlt_lab.check import common_checks
+from hqlt_lab.check.component_under_test import ComponentCase
+from hqlt_lab.check.conformance import CHECKS_BY_KIND, check_component, run_check
+from hqlt_lab.check.conformance_report import CheckResult
+from hqlt_lab.components.update_rules.delta import Delta
+from hqlt_lab.registry import available, parse_spec, register, temporary_components
+
+COMPONENTS = [(kind, name) for kind in CHECKS_BY_KIND for name in available(kind)]
+VARIANTS = [
+    ("update_rule", {"name": "delta", "max_beta": 2}),
+    ("update_rule", {"name": "linear_attention", "normalizer": "none"}),
+    ("update_rule", {"name": "linear_attention", "normalizer": "heads"}),
+    ("update_rule", {"name": "delta_product", "steps": 3, "max_beta": 2}),
+    ("timing", {"name": "delayed_stream", "gates": "travel", "window": 5}),
+]
+
+
+@pytest.mark.parametrize(("kind", "spec"), COMPONENTS + VARIANTS, ids=str)
+def test_every_registered_component_conforms(kind, spec):
+    check_component(kind, spec, quick=True).assert_passed()
+
+
+# every composition has exactly one update rule, so crossing the rules covers all compositions
+@pytest.mark.parametrize(
+    ("kind", "spec"), [component for component in COMPONENTS + VARIANTS if component[0] == "update_rule"], ids=str
+)
+def test_every_composition_streams_correctly_or_is_rejected(kind, spec):
+    results = run_check(common_checks.combines_with_every_component, ComponentCase(kind, *parse_spec(kind, spec)))
+    assert [result.detail for result in results if result.outcome == "failed"] == []
+    num_others = [len(available(other_kind)) for other_kind in CHECKS_BY_KIND if other_kind != kind]
+    assert sum(int(result.detail.split()[0]) for result in results) == math.prod(num_others)
+
+
+@pytest.mark.parametrize(("kind", "spec"), COMPONENTS, ids=str)
+def test_every_component_compiles(kind, spec):
+    assert run_check(common_checks.compiles, ComponentCase(kind, spec)) == [CheckResult("compiles", "passed")]
+
+
+def test_rule_that_erases_without_requiring_unit_keys_fails():
+    with temporary_components():
+
+        @register("update_rule", "undeclared_unit_keys")
+        class UndeclaredUnitKeys(Delta):
+            needs_unit_keys = False
+
+        (failure,) = check_component("update_rule", "undeclared_unit_keys", quick=True).failures
+    assert failure.check == "gates are in range" and "needs_unit_keys = True" in failure.detail
+
+
+def test_cause_of_several_failures_is_printed_once_with_its_line():
+    with temporary_components():
+
+        @register("update_rule", "raising")
+        class Raising(Delta):
+            def gates(self, x):
+                raise KeyError("beta")
+
+        report = check_component("update_rule", "raising", quick=True)
+    *failures, usage = report.failures
+    assert len(failures) > 10 and len({failure.detail for failure in failures}) == 1
+    text = str(report)
+    assert text.count("raised KeyError: 'beta' (test_conformance.py, line ") == 1
+    assert text.count("same reason as: gates are in range") == len(failures) - 1
+    # the message that `hqlt plan` prints, without the temporary file that the check wrote
+    assert usage.check == "can be used in a study" and usage.detail.startswith("model.update_rule: ")
