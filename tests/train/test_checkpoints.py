@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from hqlt_lab.errors import StoreError, TrainingError
+from hqlt_lab.experiment.arm_title import ArmTitle
 from hqlt_lab.experiment.cell import cell_from_dict
 from hqlt_lab.rundir.outcome import Outcome, read_outcome
 from hqlt_lab.train.checkpoints import (
@@ -32,7 +33,7 @@ def interrupt_run(folder, step=9, **changes):
 @pytest.mark.parametrize("stop_at", [None, 5], ids=["finished", "interrupted"])
 def test_the_folder_of_another_cell_is_refused(folder, stop_at):
     fit(tiny_cell(), folder) if stop_at is None else interrupt_run(folder, stop_at)
-    with pytest.raises(TrainingError, match=r"another cell \(train.lr is 0.001 there, 0.01 here\). Use another folder"):
+    with pytest.raises(TrainingError, match=r"\(train.lr is 0.001 instead of 0.01\)"):
         fit(tiny_cell(lr=0.01), folder)
 
 
@@ -40,14 +41,14 @@ def test_a_checkpoint_of_another_cell_is_refused(folder, tmp_path):
     interrupt_run(folder)
     (tmp_path / "other").mkdir()
     (folder / "last.ckpt").rename(tmp_path / "other/last.ckpt")
-    with pytest.raises(TrainingError, match="seed is 0 there, 1 here"):
+    with pytest.raises(TrainingError, match=r"\(seed is 0 instead of 1\)"):
         fit(tiny_cell(seed=1), tmp_path / "other")
 
 
 def test_a_run_can_be_resumed_with_another_name_and_other_micro_batches(folder, tmp_path):
     fit(tiny_cell(precision="64"), tmp_path / "straight")
     interrupt_run(folder, step=4, precision="64", accumulate=2)
-    fit(dataclasses.replace(tiny_cell(precision="64", accumulate=3, log_every=2), arm="renamed"), folder)
+    fit(dataclasses.replace(tiny_cell(precision="64", accumulate=3, log_every=2), arm=ArmTitle("renamed")), folder)
     torch.testing.assert_close(last_weights(folder), last_weights(tmp_path / "straight"))
 
 
