@@ -4,7 +4,8 @@ A rule computes the gates of a token from the token stream, once, when the token
 through its memory.
 
 - Linear in the state (almost all rules are): subclass `LinearRule` and implement `gates`.  Chunk-parallel training,
-  streaming, delay, hold and several writes per token are inherited.
+  streaming, delay, hold and several writes per token are inherited.  Implement `scan_inputs` too if the rule has a
+  lookup key of its own or changes queries, keys or values.
 - Not linear: subclass `StepRule` and implement `gates` and `step`.  The rest is inherited; the scan is step by step.
 - With its own parallel form: override `scan`; the conformance kit compares it with `reference`.  `UpdateRule.scan` has
   the signature, and docs/add_parallel_scan.md a worked example.  A `LinearRule` whose scan computes other matrix
@@ -14,13 +15,21 @@ Every parameter of a rule must be used: a parameter without a gradient fails the
 than N(0, std^2) are set in `reset_parameters`, which runs after the default initialization.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from hqlt_lab.errors import ConfigError
 from hqlt_lab.ops.dispatch import SCAN_BACKENDS, BackendChoice, OpSpec, kernel_limitation, linear_scan, select_backend
-from hqlt_lab.ops.flops import Flops, measure_flops, product_flops, scan_backward_flops, scan_flops
+from hqlt_lab.ops.flops import (
+    Flops,
+    channel_scan_flops,
+    measure_flops,
+    product_flops,
+    scan_backward_flops,
+    scan_flops,
+)
 from hqlt_lab.ops.gates import Gates, GateTuple, ScanContext, linear_step, map_gates
 from hqlt_lab.ops.scan.chunk_boundaries import ChunkLayout
 from hqlt_lab.ops.scan.chunked import CHUNK_SIZE
@@ -36,8 +45,10 @@ class UpdateRule(nn.Module):
     """Whether the memory may diverge if keys are not unit vectors."""
     needs_nonnegative_features: bool = False
     """Whether the rule requires features of at least 0, because its normalizer could vanish otherwise."""
+    scales_queries: bool = True
+    """Whether queries are multiplied by K^-0.5 after the feature map."""
     writes: int = 1
-    """Key-value pairs written per token; the layer projects as many keys and values."""
+    """Key-value pairs that the layer projects per token.  `LinearRule.scan_inputs` may make more writes of them."""
     gate_shape: str = "[B, H, T * writes, ...]"
     """The shape of a gate, for error messages."""
     backend: str = "auto"
@@ -46,7 +57,7 @@ class UpdateRule(nn.Module):
     def gates(self, x: Tensor) -> GateTuple:
         """Return a named tuple of [B, H, T * writes, ...] tensors (or None) from the token stream x [B, T, width].
 
-        The dimensions after the third are the rule's own, such as one gate per key channel.  A linear rule has none.
+        The dimensions after the third are the rule's own, such as one gate per key channel.
         """
         raise NotImplementedError(f"{type(self).__name__} does not implement `gates`.")
 
@@ -114,32 +125,48 @@ class UpdateRule(nn.Module):
         return product_flops(measure_flops(lambda: self.scan(q, k, v, gates, state, context)))
 
 
-class LinearRule(UpdateRule):
-    """A rule with keep, erase and write gates: it only implements `gates`, which returns `ops.gates.Gates`.
+class LinearInputs(NamedTuple):
+    """Inputs of a linear scan: as the layer gives them, or as the rule changed them."""
 
-    Each gate is one number per head and write, [B, H, T * writes].  A rule whose gates have further dimensions, such as
-    one decay per key channel, is a `StepRule`.
+    q: Tensor  # [B, H, T, K]
+    k: Tensor  # [B, H, T * n, K], with n writes per token
+    v: Tensor  # [B, H, T * n, V]
+    gates: Gates  # of [B, H, T * n, ...]
+
+
+class LinearRule(UpdateRule):
+    """A rule that is linear in its state.  It implements `gates`, which returns `ops.gates.Gates`.
+
+    A gate is one number per head and write [B, H, T * writes], or has channels [B, H, T * writes, channels].
+
+    A rule that needs the keys, values or queries to compute the scan also implements `scan_inputs`: for lookup keys
+    of its own, keys that depend on a gate, or more writes than projected pairs.  Its `gates` may then return any named
+    tuple, and `scan_inputs` makes `Gates` of it.
     """
 
-    gate_shape = "[B, H, T * writes]"
+    gate_shape = "[B, H, T * writes] or [B, H, T * writes, channels]"
+
+    def scan_inputs(self, q: Tensor, k: Tensor, v: Tensor, gates: Any) -> LinearInputs:
+        """Return the queries, keys, values and gates of the scan.
+
+        q [B, H, T, K], k and v [B, H, T * writes, K|V] are those of `scan`, after the feature map.  Keys, values and
+        gates of the result belong to one step of the scan; with a delay, k and v are those of the token that is written
+        at the step.  Padding and documents are handled by the scan.
+        """
+        return LinearInputs(q, k, v, gates)
+
+    def checked_scan_inputs(self, q: Tensor, k: Tensor, v: Tensor, gates: Any) -> LinearInputs:
+        """Return `scan_inputs`.  Raise ConfigError if a linear scan cannot use them."""
+        inputs = self.scan_inputs(q, k, v, gates)
+        if gate_error := find_linear_input_error(inputs):
+            raise ConfigError.at("update_rule", "invalid_gates", f"{type(self).__name__}: {gate_error}")
+        return inputs
 
     def find_gate_error(self, gates: Any, rows: int, heads: int, tokens: int) -> str:
-        return super().find_gate_error(gates, rows, heads, tokens) or self.find_linear_gate_error(gates)
-
-    def find_linear_gate_error(self, gates: Any) -> str:
-        """Return a sentence about gates that a linear scan cannot use, or an empty string."""
-        if getattr(gates, "_fields", ()) != Gates._fields:
-            return (
-                f"gates() returns a {type(gates).__name__}, but a linear rule needs Gates(log_keep, erase, write) "
-                "from hqlt_lab.ops.gates. Use StepRule for other gates."
-            )
-        for name, gate in zip(Gates._fields, gates, strict=True):
-            if gate is not None and gate.dim() != 3:
-                return (
-                    f"{name} is {list(gate.shape)}, but a linear rule needs one number per head and write, "
-                    f"{self.gate_shape}. Use StepRule for gates with more dimensions."
-                )
-        return ""
+        gate_error = super().find_gate_error(gates, rows, heads, tokens)
+        if gate_error or type(self).scan_inputs is not LinearRule.scan_inputs:
+            return gate_error
+        return find_gates_error(gates)
 
     def step(self, state: Tensor, k: Tensor, v: Tensor, gates: Any) -> Tensor:
         return linear_step(state, k, v, gates)
@@ -147,23 +174,78 @@ class LinearRule(UpdateRule):
     def scan(
         self, q: Tensor, k: Tensor, v: Tensor, gates: Any, state: Tensor | None, context: ScanContext
     ) -> tuple[Tensor, Tensor]:
-        if gate_error := self.find_linear_gate_error(gates):
-            raise ConfigError.at("update_rule", "invalid_gates", f"{type(self).__name__}: {gate_error}")
-        return linear_scan(q, k, v, gates, state, context, backend=self.backend)
+        inputs = self.checked_scan_inputs(q, k, v, gates)
+        return linear_scan(*inputs, state, context, backend=self.backend)
+
+    def reference(
+        self, q: Tensor, k: Tensor, v: Tensor, gates: Any, state: Tensor | None, context: ScanContext
+    ) -> tuple[Tensor, Tensor]:
+        return recurrent_scan(*self.scan_inputs(q, k, v, gates), state, context, read=self.read)
+
+    def example_scan_inputs(self, gates: Any) -> LinearInputs:
+        """Return scan inputs with zero queries, keys and values for gates of few tokens; only shapes matter."""
+        tokens = max(next((gate.shape[2] for gate in gates if gate is not None), self.writes) // self.writes, 1)
+        channels = next((gate.shape[3] for gate in gates if gate is not None and gate.dim() == 4), 16)
+        like = next((gate for gate in gates if gate is not None), torch.zeros(1, 1, tokens))
+        q, pairs = (like.new_zeros(*like.shape[:2], n, channels) for n in (tokens, tokens * self.writes))
+        return self.scan_inputs(q, pairs, pairs, gates)
 
     def backend_choice(self, gates: Any, spec: OpSpec) -> BackendChoice:
-        return select_backend(SCAN_BACKENDS, self.backend, spec._replace(limitation=kernel_limitation(gates)))
+        limitation = kernel_limitation(self.example_scan_inputs(gates).gates)
+        return select_backend(SCAN_BACKENDS, self.backend, spec._replace(limitation=limitation))
 
     def count_flops(
         self, q: Tensor, k: Tensor, v: Tensor, gates: Any, state: Tensor | None, context: ScanContext
     ) -> Flops:
-        rows, heads, tokens, key_dim = q.shape
+        tokens = q.shape[2]
         if tokens == 1:  # scanned step by step
             return super().count_flops(q, k, v, gates, state, context)
+        q, k, v, gates = self.scan_inputs(q, k, v, gates)
+        rows, key_dim, value_dim = q.shape[0] * q.shape[1], q.shape[3], v.shape[3]
         chunk_layout = ChunkLayout(tokens, k.shape[2] // tokens, context.hold, CHUNK_SIZE)
-        sizes = (chunk_layout, rows * heads, key_dim, v.shape[3], gates.erase is not None, state is None)
+        if not gates.has_scalar_form:
+            lookup = gates.lookup_key(k)
+            stride = 0 if lookup is None else k.shape[2] // lookup.shape[2]
+            return channel_scan_flops(chunk_layout, rows, key_dim, value_dim, stride)
+        sizes = (chunk_layout, rows, key_dim, value_dim, gates.erase is not None, state is None)
         decays = gates.log_keep is not None
         return Flops(scan_flops(*sizes), scan_backward_flops(*sizes, decays=decays, has_last_state_grad=False))
+
+
+def find_gates_error(gates: Any) -> str:
+    """Return a sentence about gates that a linear scan cannot use, or an empty string."""
+    if getattr(gates, "_fields", ()) != Gates._fields:
+        return (
+            f"gates() returns a {type(gates).__name__}, but a linear rule needs Gates(log_keep, erase, write, ...) "
+            "from hqlt_lab.ops.gates. Implement scan_inputs to convert other gates, or use StepRule."
+        )
+    for name, gate in zip(Gates._fields, gates, strict=True):
+        if gate is not None and gate.dim() not in (3, 4):
+            return (
+                f"{name} is {list(gate.shape)}, but a linear rule needs {LinearRule.gate_shape}. "
+                "Use StepRule for gates with more dimensions."
+            )
+    if gates.lookup is not None and gates.early_lookup is not None:
+        return "lookup and early_lookup are both given, but a step looks up either after its decay or before it."
+    return ""
+
+
+def find_linear_input_error(inputs: LinearInputs) -> str:
+    """Return a sentence about scan inputs that a linear scan cannot use, or an empty string."""
+    q, k, v, gates = inputs
+    if error := find_gates_error(gates):
+        return error
+    channels = {"log_keep": k, "erase": k, "write": v, "lookup": k, "early_lookup": k}
+    for name, gate in zip(Gates._fields, gates, strict=True):
+        like, is_key = channels[name], name in ("lookup", "early_lookup")
+        lengths = (k.shape[2], q.shape[2]) if is_key or name == "erase" else (k.shape[2],)
+        if gate is not None and (gate.shape[:2] != k.shape[:2] or gate.shape[2] not in lengths):
+            return f"{name} is {list(gate.shape)}, but the keys are {list(k.shape)}."
+        if gate is not None and gate.dim() == 4 and gate.shape[3] != like.shape[3]:
+            return f"{name} has {gate.shape[3]} channels, but {like.shape[3]} are needed."
+        if gate is not None and is_key and gate.dim() != 4:
+            return f"{name} is {list(gate.shape)}, but a key needs channels: {list(k.shape)}."
+    return ""
 
 
 class StepRule(UpdateRule):

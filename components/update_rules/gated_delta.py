@@ -11,12 +11,11 @@ logarithm of U(0, 16), and b such that softplus(b) is log-uniform in [0.001, 0.1
 Yang, Kautz, Hatamizadeh 2024, arXiv:2412.06464.
 """
 
-import math
-
 import torch
 from torch import Tensor, nn
 
 from hqlt_lab.components.update_rules._base import LinearRule
+from hqlt_lab.components.update_rules._learned_decay import draw_decay_bias, draw_decay_rate, softplus
 from hqlt_lab.components.update_rules._max_beta import MaxBeta, check_max_beta
 from hqlt_lab.ops.gates import Gates
 from hqlt_lab.registry import register
@@ -38,16 +37,11 @@ class GatedDelta(LinearRule):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        if self.log_rate.is_meta:  # no values to draw, and meta arithmetic loads torch.compile, which takes seconds
-            return
-        with torch.no_grad():
-            self.log_rate.uniform_(1e-4, 16).log_()
-            decay_rate = self.fade_bias.uniform_(math.log(1e-3), math.log(0.1)).exp_()
-            self.fade_bias.copy_(decay_rate + torch.log(-torch.expm1(-decay_rate)))  # the inverse of softplus
+        if not self.log_rate.is_meta:  # there are no values to draw, and meta arithmetic loads torch.compile
+            draw_decay_rate(self.log_rate, 0.0)
+            draw_decay_bias(self.fade_bias)
 
     def gates(self, x: Tensor) -> Gates:
         beta = self.max_beta * self.to_beta(x).sigmoid().mT  # [B, H, T]
-        decay = self.to_fade(x) + self.fade_bias
-        # log(e^decay + 1) is softplus; the backward of F.softplus returns other strides than torch.compile expects
-        decay = torch.logaddexp(decay, torch.zeros_like(decay)) * self.log_rate.exp()
+        decay = softplus(self.to_fade(x) + self.fade_bias) * self.log_rate.exp()
         return Gates(log_keep=-decay.mT, erase=beta, write=beta)

@@ -9,7 +9,8 @@ from torch import Tensor
 from hqlt_lab.check.component_under_test import SMALL_WINDOW, ComponentCase, assert_close, fixed_noise
 from hqlt_lab.check.conformance_report import CheckFailed, CheckResult, ComponentUnusable
 from hqlt_lab.components.mixers._base import has_weights
-from hqlt_lab.ops.gates import DEFAULT_CONTEXT, Gates, ScanContext, map_gates
+from hqlt_lab.components.update_rules._base import LinearRule
+from hqlt_lab.ops.gates import DEFAULT_CONTEXT, Gates, ScanContext, fill_first_lookups, map_gates
 from hqlt_lab.ops.memory_schedule import Schedule
 from hqlt_lab.ops.scan.chunked import CHUNK_SIZE
 from hqlt_lab.registry import build
@@ -50,23 +51,40 @@ def an_empty_memory_reads_zero(case: ComponentCase) -> None:
 
 
 def gates_are_in_range(case: ComponentCase) -> None:
-    """Gates are [B, H, tokens * writes]; those of a linear rule have log_keep <= 0 and erase from 0 to 2."""
+    """Gates have the right shape; those of a linear rule have log_keep <= 0 and lookups that cannot diverge."""
     rule = build("update_rule", case.spec, width=8, heads=2).double()
     gates = rule.gates(10 * fixed_noise(3, 5, 8))
     if gate_error := rule.find_gate_error(gates, rows=3, heads=2, tokens=5):
         raise ComponentUnusable(gate_error)
-    erase = gates.erase if isinstance(gates, Gates) else None
-    if erase is not None and not (erase.min() >= 0 and erase.max() <= 2):
+    if not isinstance(rule, LinearRule):
+        return
+    feature_map = build("feature_map", rule.feature_map, width=8, heads=2).double()
+    q, k, v = (fixed_noise(3, 2, 5 * n, 4, seed=n) for n in (1, rule.writes, rule.writes))
+    _, keys, _, linear_gates = rule.checked_scan_inputs(feature_map(q), feature_map(k), v, gates)
+    if linear_gates.log_keep is not None and linear_gates.log_keep.max() > 0:
+        raise CheckFailed(f"log_keep reaches {linear_gates.log_keep.max().item():.2g}: the memory grows without bound.")
+    check_lookups(rule, keys, fill_first_lookups(linear_gates, 5, keys.shape[2] // 5))
+
+
+def check_lookups(rule: LinearRule, k: Tensor, gates: Gates) -> None:
+    """Raise CheckFailed if a lookup can make the memory diverge.
+
+    A write scales what is stored along its key by 1 - p . k, for the lookup key p.
+    """
+    lookup_key = gates.lookup_key(k)
+    if lookup_key is None:
+        return
+    overlap = (lookup_key * k).sum(-1)
+    if not (overlap.min() >= -1e-6 and overlap.max() <= 2 + 1e-6):
         raise CheckFailed(
-            f"erase reaches from {erase.min().item():.2g} to {erase.max().item():.2g}: outside 0 to 2 the memory "
-            "diverges."
+            f"the product of lookup key and key reaches from {overlap.min().item():.2g} to {overlap.max().item():.2g}: "
+            "outside 0 to 2 the memory diverges. Check `erase`, or the lookup key."
         )
-    if erase is not None and erase.max() > 0 and not rule.needs_unit_keys:
+    uses_written_key = gates.lookup is None and gates.early_lookup is None
+    if uses_written_key and overlap.max() > 0 and not rule.needs_unit_keys:
         raise CheckFailed(
             "the rule erases, so it diverges unless keys are unit vectors. Declare this: needs_unit_keys = True."
         )
-    if isinstance(gates, Gates) and gates.log_keep is not None and gates.log_keep.max() > 0:
-        raise CheckFailed(f"log_keep reaches {gates.log_keep.max().item():.2g}: the memory grows without bound.")
 
 
 def example_inputs(rule: Any, length: int) -> dict[str, Any]:

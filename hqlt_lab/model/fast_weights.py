@@ -105,7 +105,7 @@ def scan_fast_weights(
     hold, dtype = schedule.hold, q.dtype
     num_replayed = 0 if hold is None or state is None else hold - 1  # steps of the incomplete hold block, at most
     # at least float32: a unit key rounded to bfloat16 no longer has length 1, and with beta = 2 the memory would grow
-    q = feature_map(at_least_float32(q)) * q.shape[-1] ** -0.5
+    q = feature_map(at_least_float32(q)) * (q.shape[-1] ** -0.5 if rule.scales_queries else 1.0)
     steps = align_writes(schedule, q, visible_tokens, gates, rule.writes, token_positions, num_replayed)
     steps = steps._replace(k=feature_map(at_least_float32(steps.k)))
     if hold is None:

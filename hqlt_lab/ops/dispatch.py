@@ -272,6 +272,8 @@ def linear_scan(
 
 def kernel_limitation(gates: Gates) -> str:
     """Return why the specialized kernels cannot run a rule with these gates, or an empty string if they can."""
+    if not gates.has_scalar_form:
+        return "it needs gates without channels, and lookups under the written key"
     if gates.erase is not None and gates.write is not gates.erase:
         return "it needs equal erase and write gates, which this rule does not have"
     return "forward-mode differentiation is used" if is_forward_mode_ad() else ""

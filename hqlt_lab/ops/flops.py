@@ -27,6 +27,8 @@ from hqlt_lab.ops.attention.sliding_window_cpu import banded_attention_backward_
 from hqlt_lab.ops.fused.gated_mlp import swiglu_backward_op, swiglu_op
 from hqlt_lab.ops.fused.linear_cross_entropy import cross_entropy_backward_op, cross_entropy_op
 from hqlt_lab.ops.memory_schedule import Schedule
+from hqlt_lab.ops.scan.channel_chunk import BlockLayout
+from hqlt_lab.ops.scan.channel_scan import channel_scan_backward_op, channel_scan_op
 from hqlt_lab.ops.scan.chunk_boundaries import ChunkLayout
 from hqlt_lab.ops.scan.chunked import scan_backward_op, scan_op
 from hqlt_lab.ops.scan.triangular_inverse import count_inverse_products
@@ -129,6 +131,38 @@ def scan_backward_flops(
     return 2 * rows * total
 
 
+def channel_scan_flops(chunk_layout: ChunkLayout, rows: int, key_dim: int, value_dim: int, lookup_stride: int) -> Flops:
+    """Return the FLOPs of the scan with channels.  `lookup_stride`: see `ops.scan.channel_chunk.BlockLayout`."""
+    forward = backward = 0
+    for span, tokens in zip(chunk_layout.chunk_spans, chunk_layout.chunk_tokens, strict=True):
+        hold = chunk_layout.hold if span.intra_chunk else None
+        blocks = BlockLayout(tokens, chunk_layout.writes, hold, span.intra_chunk, lookup_stride, early=False)
+        chunk_forward, chunk_backward = count_channel_chunk_products(blocks, key_dim, value_dim)
+        held_read = tokens * key_dim * value_dim * (not span.intra_chunk)
+        forward, backward = forward + chunk_forward + held_read, backward + chunk_backward + 2 * held_read
+    return Flops(2 * rows * forward, 2 * rows * backward)
+
+
+def count_channel_chunk_products(blocks: BlockLayout, key_dim: int, value_dim: int) -> tuple[int, int]:
+    """Return the multiply-adds of one chunk of the scan with channels, forward and backward."""
+    writes, size, count = blocks.padded_writes, blocks.block_size, blocks.num_blocks
+    rows, queries, lookups = count * blocks.rows, count * blocks.query_rows, count * blocks.lookup_rows
+    past_writes = size * count * (count - 1) // 2  # the writes before each block, summed over the blocks
+    state_size, stride = key_dim * value_dim, blocks.lookup_stride
+
+    def overlap_products(rows_per_block: int) -> int:
+        return (rows * size + past_writes * rows_per_block) * key_dim
+
+    known_writes = lookups * writes * value_dim * (stride > 1)
+    forward = overlap_products(blocks.rows) + (rows + writes) * state_size + queries * writes * value_dim
+    forward += count_inverse_products(lookups) + lookups * lookups * value_dim + known_writes
+    backward = overlap_products(blocks.rows if stride > 1 else blocks.query_rows)
+    backward += writes * state_size + queries * writes * value_dim + lookups * lookups * value_dim + known_writes
+    backward += rows * writes * value_dim + (2 * rows + writes) * state_size
+    backward += 2 * (rows * size + past_writes * blocks.rows) * key_dim + writes * writes * key_dim
+    return forward, backward
+
+
 def log_keep_products(chunk_layout: ChunkLayout, tokens: int, key_dim: int, erases: bool, intra_chunk: bool) -> int:
     """Return the multiply-adds of the gradient of a chunk's log-keeps."""
     writes = tokens * chunk_layout.writes
@@ -144,6 +178,8 @@ def register_flop_formulas() -> None:
     formulas = (
         (scan_op, scan_op_flops),
         (scan_backward_op, scan_backward_op_flops),
+        (channel_scan_op, channel_scan_op_flops),
+        (channel_scan_backward_op, channel_scan_backward_op_flops),
         (banded_attention_op, banded_attention_op_flops),
         (banded_attention_backward_op, banded_attention_backward_op_flops),
         (swiglu_op, swiglu_op_flops),
@@ -169,6 +205,23 @@ def scan_backward_op_flops(*shapes: Any, **__: Any) -> int:
     chunk_layout = ChunkLayout.from_shapes(q, k, hold, chunk_size)
     sizes = (chunk_layout, q[0] * q[1], k[3], v[3], erase is not None, starts_empty)
     return scan_backward_flops(*sizes, decays=log_keep is not None, has_last_state_grad=grad_last_state is not None)
+
+
+def channel_scan_op_flops(*shapes: Any, **__: Any) -> int:
+    q, k, values, lookup, *_, hold, chunk_size, _, _ = shapes
+    return channel_scan_flops(*channel_scan_sizes(q, k, values, lookup, hold, chunk_size)).forward
+
+
+def channel_scan_backward_op_flops(*shapes: Any, **__: Any) -> int:
+    _, _, q, k, values, lookup, *_, hold, chunk_size, _ = shapes
+    return channel_scan_flops(*channel_scan_sizes(q, k, values, lookup, hold, chunk_size)).backward
+
+
+def channel_scan_sizes(
+    q: Any, k: Any, values: Any, lookup: Any, hold: int, chunk_size: int
+) -> tuple[ChunkLayout, int, int, int, int]:
+    stride = 0 if lookup is None else k[2] // lookup[2]
+    return ChunkLayout.from_shapes(q, k, hold, chunk_size), q[0] * q[1], k[3], values[3], stride
 
 
 def banded_attention_op_flops(q: Any, k: Any, v: Any, position: Any, band_width: int, *_: Any, **__: Any) -> int:

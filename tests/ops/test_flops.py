@@ -6,7 +6,8 @@ from torch.utils.flop_counter import FlopCounterMode, bmm_flop
 
 import hqlt_lab as lab
 from hqlt_lab.components.update_rules._base import LinearRule
-from hqlt_lab.ops.gates import DEFAULT_CONTEXT, ScanContext
+from hqlt_lab.ops.gates import DEFAULT_CONTEXT, ScanContext, broadcast_gate
+from hqlt_lab.ops.scan.channel_scan import channel_scan_backward_op, channel_scan_op
 from hqlt_lab.ops.scan.chunked import CHUNK_SIZE, scan_backward_op, scan_op
 
 RULES = {name: lab.build("update_rule", name, width=16, heads=2) for name in lab.available("update_rule")}
@@ -50,18 +51,38 @@ def test_flops_of_a_linear_rule_equal_those_counted_by_torch(name, tokens, hold,
     rule = RULES[name]
     q, k, v, gates, state = make_inputs(rule, tokens, has_state)
     flops = rule.count_flops(q, k, v, gates, state, ScanContext(hold))
-    v = rule.append_count_channel(v) if name == "linear_attention" else v
-    layout_arguments, tied_gates = (hold or 0, CHUNK_SIZE), gates.write is gates.erase
+    if name == "linear_attention":
+        v = rule.append_count_channel(v)
+    q, k, v, gates = rule.scan_inputs(q, k, v, gates)
+    count = count_scalar_scan if gates.has_scalar_form else count_channel_scan
+    assert (flops.forward, flops.backward) == count(q, k, v, gates, state, hold or 0)
+
+
+def count_scalar_scan(q, k, v, gates, state, hold):
+    tied_gates = gates.write is gates.erase
     inputs = (q, k, v, gates.log_keep, gates.erase, None if tied_gates else gates.write)
     forward, (reads, _, *saved) = count_with_inplace_products(
-        lambda: scan_op._init_fn(*inputs, state, None, *layout_arguments, tied_gates, True)
+        lambda: scan_op._init_fn(*inputs, state, None, hold, CHUNK_SIZE, tied_gates, True)
     )
     backward, _ = count_with_inplace_products(
         lambda: scan_backward_op._init_fn(
-            reads, None, *inputs, None, *saved, *layout_arguments, tied_gates, state is None
+            reads, None, *inputs, None, *saved, hold, CHUNK_SIZE, tied_gates, state is None
         )
     )
-    assert (flops.forward, flops.backward) == (forward, backward)
+    return forward, backward
+
+
+def count_channel_scan(q, k, v, gates, state, hold):
+    log_keep = broadcast_gate(gates.log_keep, k).expand_as(k)
+    inputs = (q, k, gates.written_values(v), gates.lookup_key(k), log_keep)
+    early = gates.early_lookup is not None
+    forward, (reads, _, *saved) = count_with_inplace_products(
+        lambda: channel_scan_op._init_fn(*inputs, state, None, hold, CHUNK_SIZE, early, True)
+    )
+    backward, _ = count_with_inplace_products(
+        lambda: channel_scan_backward_op._init_fn(reads, None, *inputs, None, *saved, hold, CHUNK_SIZE, early)
+    )
+    return forward, backward
 
 
 RECURRENT_CASES = [(name, tokens) for name in sorted(RULES) for tokens in (1, 5) if tokens == 1 or name not in LINEAR]

@@ -46,10 +46,8 @@ def test_sequences_scanned_separately_equal_the_rows():
     expected, last = recurrent_scan(q, k, v, gates, state, ScanContext(doc_start=starts))
     for number, (a, b) in enumerate([(0, 4), (4, 10), (10, 17), (17, 19), (19, 20)]):
         row, span = a // 10, slice(a % 10, (b - 1) % 10 + 1)
-        qkv = [x[row : row + 1, :, span] for x in (q, k, v)]
-        reads, end_state = recurrent_scan(
-            *qkv, Gates(*(gate[row : row + 1, :, span] for gate in gates)), states[number][None]
-        )
+        inputs = [x[row : row + 1, :, span] for x in (q, k, v, *gates[:3])]
+        reads, end_state = recurrent_scan(*inputs[:3], Gates(*inputs[3:]), states[number][None])
         torch.testing.assert_close(reads[0], expected[row, :, span])
         if number in sequences.last_sequence.tolist():
             torch.testing.assert_close(end_state[0], last[row])

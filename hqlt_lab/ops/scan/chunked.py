@@ -18,6 +18,7 @@ from torch import Tensor
 from hqlt_lab.ops.autograd_context import OpContext
 from hqlt_lab.ops.gates import DEFAULT_CONTEXT, Gates, OptionalTensor, ScanContext, map_gates
 from hqlt_lab.ops.precision import at_least_float32, disable_autocast, is_forward_mode_ad
+from hqlt_lab.ops.scan.channel_scan import channel_scan
 from hqlt_lab.ops.scan.chunk_boundaries import ChunkLayout
 from hqlt_lab.ops.scan.chunk_forward_backward import (
     ChunkBackward,
@@ -48,15 +49,19 @@ def chunked_scan(
     """Scan a linear memory chunk by chunk.
 
     The arguments, the result and the gradients are those of `recurrent_scan` with its default step, `linear_step`.
+    Gates that are one number per head and write have a faster form than those with channels or other lookup keys.
     """
     if q.shape[2] == 1 or is_forward_mode_ad():  # a single token has nothing to parallelize
         return recurrent_scan(q, k, v, gates, state, context)
     with disable_autocast(q):
-        dtype, writes, tied_gates = q.dtype, k.shape[2] // q.shape[2], gates.write is gates.erase
+        dtype, tied_gates = q.dtype, gates.write is gates.erase
         q, k, v = at_least_float32(q), at_least_float32(k), at_least_float32(v)
         gates = map_gates(at_least_float32, gates)
-        k, v, gates = neutralize_invalid_steps(k, v, gates, context.valid_mask, writes)
+        k, v, gates = neutralize_invalid_steps(k, v, gates, context.valid_mask)
         doc_start = None if context.doc_start is None else context.doc_start.expand(len(q), -1)
+        if not gates.has_scalar_form:
+            reads, last_state = channel_scan(q, k, v, gates, state, doc_start, context.hold, chunk_size)
+            return reads.to(dtype), last_state
         inputs = (q, k, v, gates.log_keep, gates.erase, None if tied_gates else gates.write, state)
         needs_grad = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs)
         reads, last_state, *_ = scan_op(*inputs, doc_start, context.hold or 0, chunk_size, tied_gates, needs_grad)
@@ -64,15 +69,22 @@ def chunked_scan(
 
 
 def neutralize_invalid_steps(
-    k: Tensor, v: Tensor, gates: Gates, valid_mask: Tensor | None, writes: int
+    k: Tensor, v: Tensor, gates: Gates, valid_mask: Tensor | None
 ) -> tuple[Tensor, Tensor, Gates]:
-    """Make invalid steps no-ops, whatever values they hold: zero keys and values, and no decay."""
+    """Make invalid steps no-ops, whatever values they hold: zero keys, values and lookup keys, and no decay."""
     if valid_mask is None:
         return k, v, gates
-    invalid = ~valid_mask.repeat_interleave(writes, 1)[:, None]  # [B, 1, T * writes]
-    log_keep = None if gates.log_keep is None else gates.log_keep.masked_fill(invalid, 0.0)
-    k, v = (x.masked_fill(invalid[..., None], 0.0) for x in (k, v))
-    return k, v, gates._replace(log_keep=log_keep)
+
+    def zero_invalid(x: Tensor) -> Tensor:
+        per_token = x.shape[2] // valid_mask.shape[1]  # 1 for the lookup keys of first writes
+        invalid = ~valid_mask.repeat_interleave(per_token, 1)[:, None]  # [B, 1, T * per_token]
+        return x.masked_fill(invalid if x.dim() == 3 else invalid[..., None], 0.0)
+
+    log_keep, lookup, early_lookup = (
+        None if x is None else zero_invalid(x) for x in (gates.log_keep, gates.lookup, gates.early_lookup)
+    )
+    gates = gates._replace(log_keep=log_keep, lookup=lookup, early_lookup=early_lookup)
+    return zero_invalid(k), zero_invalid(v), gates
 
 
 class ScanOutputShapes(NamedTuple):

@@ -45,7 +45,7 @@ def unroll_steps(q: Tensor, k: Tensor, v: Tensor, gates: Gates, context: ScanCon
     q [B, H, T, K]; k, v and gates [B, H, T * writes, ..].
     """
     (hold, valid_mask, doc_start), tokens, writes = context, q.shape[2], k.shape[2] // q.shape[2]
-    k, v, gates = neutralize_invalid_steps(k, v, gates, valid_mask, writes)
+    k, v, gates = neutralize_invalid_steps(k, v, gates, valid_mask)
     doc_start = None if doc_start is None else doc_start.expand(len(q), -1)
     if hold is None:
         if writes > 1:

@@ -63,7 +63,7 @@ def pad_channels(x: Tensor) -> Tensor:
 def round_inputs(q: Tensor, k: Tensor, v: Tensor, gates: Gates) -> tuple[Tensor, Tensor, Tensor, Gates]:
     """Convert q and k to the precision of v, and adjust the erase gate for the rounding of the keys."""
     exact_k, k = k, k.to(v.dtype)
-    log_keep, erase, write = (None if gate is None else at_least_float32(gate) for gate in gates)
+    log_keep, erase, write = (None if gate is None else at_least_float32(gate) for gate in gates[:3])
     if log_keep is not None:
         log_keep = log_keep.clamp(min=MIN_LOG_KEEP)
     if erase is None and write is not None:
@@ -80,7 +80,7 @@ def round_inputs(q: Tensor, k: Tensor, v: Tensor, gates: Gates) -> tuple[Tensor,
 def select_kernel(steps: UnrolledSteps, needs_grad: bool) -> tuple[Callable[..., Any], dict[str, Any]]:
     """Return the kernel and its arguments, which are still [B, H, L, ..]."""
     arguments: dict[str, Any] = {"q": steps.q, "k": steps.k, "v": steps.v}
-    log_keep, beta, _ = steps.gates
+    log_keep, beta = steps.gates[:2]
     is_short = steps.k.shape[2] <= MAX_RECURRENT_STEPS and not needs_grad
     if beta is None:
         from fla.ops.simple_gla import chunk_simple_gla, fused_recurrent_simple_gla

@@ -11,7 +11,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hqlt_lab.ops.gates import DEFAULT_CONTEXT, GateTuple, ScanContext, linear_step, map_gates
+from hqlt_lab.ops.gates import (
+    DEFAULT_CONTEXT,
+    Gates,
+    GateTuple,
+    ScanContext,
+    fill_first_lookups,
+    linear_step,
+    look_up,
+    map_gates,
+)
 from hqlt_lab.ops.precision import at_least_float32, disable_autocast
 
 StepFunction = Callable[[Tensor, Tensor, Tensor, Any], Tensor]  # (state, k, v, gates) -> state
@@ -20,7 +29,7 @@ ReadFunction = Callable[[Tensor, Tensor], Tensor]  # (state, q) -> output
 
 def read_state(state: Tensor, q: Tensor) -> Tensor:
     """Read a linear memory.  state [B, H, K, V], q [B, H, K] -> [B, H, V]."""
-    return (q[..., None, :] @ state).squeeze(-2)
+    return look_up(state, q)
 
 
 def recurrent_scan(
@@ -43,6 +52,8 @@ def recurrent_scan(
         dtype, writes = q.dtype, k.shape[2] // q.shape[2]
         q, k, v = at_least_float32(q), at_least_float32(k), at_least_float32(v)
         gates = map_gates(at_least_float32, gates)
+        if isinstance(gates, Gates):
+            gates = fill_first_lookups(gates, q.shape[2], writes)
         if state is None:
             state = k.new_zeros(*k.shape[:2], k.shape[-1], v.shape[-1])
         held_state, reads = state, []

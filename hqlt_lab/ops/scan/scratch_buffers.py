@@ -7,10 +7,11 @@ from torch import Tensor
 class Buffers(dict[tuple[str, tuple[int, ...]], Tensor]):
     """Buffers by name and shape, shared by all chunks."""
 
-    def get_buffer(self, name: str, like: Tensor, shape: tuple[int, ...]) -> Tensor:
+    def get_buffer(self, name: str, like: Tensor, shape: tuple[int, ...], dtype: torch.dtype | None = None) -> Tensor:
+        """Return the buffer of this name and shape, in the given dtype or that of `like`."""
         key = (name, shape)
         if key not in self:
-            self[key] = like.new_empty(shape)
+            self[key] = like.new_empty(shape, dtype=dtype)
         return self[key]
 
     def bmm(self, name: str, a: Tensor, b: Tensor) -> Tensor:
@@ -30,6 +31,14 @@ class Buffers(dict[tuple[str, tuple[int, ...]], Tensor]):
         key = ("eye", tuple(like.shape))
         if key not in self:
             self[key] = torch.eye(like.shape[1], dtype=like.dtype, device=like.device).expand_as(like)
+        return self[key]
+
+    def upper_ones(self, like: Tensor) -> Tensor:
+        """Return an upper triangular matrix of ones [R, n, n] for `like` [R, n, ..]."""
+        key = ("upper_ones", tuple(like.shape))
+        if key not in self:
+            rows, length = like.shape[:2]
+            self[key] = like.new_ones(length, length).triu().expand(rows, -1, -1)
         return self[key]
 
 
