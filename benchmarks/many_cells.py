@@ -118,7 +118,7 @@ def record_outcome(ledger: Ledger, study_name: str, cell_ref: CellRef, code: dic
     point = dict(cell_ref.point or {})
     cell_attributes = {
         "key": cell_ref.key,
-        "arm": cell_ref.arm.title,
+        "arm": cell_ref.arm.title.to_dict(),
         "seed": cell_ref.seed,
         "point": point,
         "is_reported": True,

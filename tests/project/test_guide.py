@@ -127,7 +127,7 @@ def test_components_of_the_component_pages_pass_the_conformance_checks(tmp_path,
             if "register(" in text:
                 lab.load_components(tmp_path / name)
         for kind, name in (
-            ("update_rule", "mamba2"),
+            ("update_rule", "rwkv6"),
             ("update_rule", "gated_linear_attention"),
             ("mixer", "balanced"),
             ("timing", "synchronous_chunk"),
@@ -140,21 +140,20 @@ def test_components_of_the_component_pages_pass_the_conformance_checks(tmp_path,
 
 
 def test_rule_of_the_update_rule_page_computes_its_formula(tmp_path):
-    """Compare with h_t = exp(-a d_t) h_{t-1} + d_t x_t B_t^T, computed step by step."""
+    """Compare with S_t = diag(exp(-exp(b + W_2 tanh(W_1 x_t)))) S_{t-1} + k_t v_t^T, computed step by step."""
     import torch
 
-    (tmp_path / "mamba2.py").write_text(component_page_files()["mamba2.py"])
+    (tmp_path / "rwkv6.py").write_text(component_page_files()["rwkv6.py"])
     with lab.temporary_components():
-        lab.load_components(tmp_path / "mamba2.py")
-        rule = lab.build("update_rule", "mamba2", width=8, heads=2).double()
-    x, keys, values = torch.randn(1, 5, 8).double(), torch.randn(1, 2, 5, 3).double(), torch.randn(1, 2, 5, 4).double()
-    step = torch.nn.functional.softplus(x @ rule.to_step.weight.mT + rule.step_bias)  # [1, 5, 2]
-    memory = torch.zeros(1, 2, 3, 4).double()
+        lab.load_components(tmp_path / "rwkv6.py")
+        rule = lab.build("update_rule", "rwkv6", width=8, heads=2).double()
+    x, keys, values = (torch.randn(*shape).double() for shape in ((1, 5, 8), (1, 2, 5, 4), (1, 2, 5, 4)))
+    rate = torch.tanh(x @ rule.to_hidden.weight.mT) @ rule.to_rate.weight.mT  # [1, 5, 8]
+    keep = torch.exp(-torch.exp(rate.view(1, 5, 2, 4) + rule.log_rate))
+    memory = torch.zeros(1, 2, 4, 4).double()
     context = importlib.import_module("hqlt_lab.ops.gates").DEFAULT_CONTEXT
     for t in range(5):
-        keep, write = (-rule.log_rate.exp() * step[:, t]).exp(), step[:, t]
-        pair = keys[:, :, t, :, None] * values[:, :, t, None, :]
-        memory = keep[..., None, None] * memory + write[..., None, None] * pair
+        memory = keep[:, t, :, :, None] * memory + keys[:, :, t, :, None] * values[:, :, t, None, :]
     _, state = rule.scan(keys, keys, values, rule.gates(x), None, context)
     torch.testing.assert_close(state, memory)
 

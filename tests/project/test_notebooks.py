@@ -48,9 +48,9 @@ def test_notebooks_page_does_what_it_says_in_a_kernel(notebook):
     (table,) = outputs_of(notebook, "table = lab.results")
     assert table.data["text/html"].count("<td>done</td>") == 4
     (warning,) = outputs_of(notebook, 'lab.make_report("shares.yaml").warnings')
-    assert "mixer fixed_share changed since 2 finished cells" in warning.data["text/plain"]
+    assert "mixer fixed_share changed after 2 finished cells" in warning.data["text/plain"]
     progress, report = outputs_of(notebook, 'lab.run("shares.yaml", again')
-    assert progress.data == {"text/plain": "4 of 4 cells finished"} and "changed since" not in report.data["text/html"]
+    assert progress.data == {"text/plain": "4 of 4 cells finished"} and "changed after" not in report.data["text/html"]
 
 
 @pytest.mark.slow

@@ -89,7 +89,7 @@ def test_own_component_is_checked_compared_and_reported(tmp_path):
     commands = [line for page in COMPONENT_PAGES for line in bash_commands(page.read_text())]
     for line in [line for line in commands if line.startswith("hqlt new")]:
         run_hqlt(line, tmp_path)
-    assert {"my_rule.py", "mamba2.py"} <= {file.name for file in tmp_path.iterdir()}
+    assert {"my_rule.py", "rwkv6.py"} <= {file.name for file in tmp_path.iterdir()}
     for name in set(files) - {"pyproject.toml"}:
         (tmp_path / name).write_text(files[name])
     replace_in_file(tmp_path / "replace.yaml", SHORTER_TRAINING | {"seeds: 3": "seeds: 1", r"\[40, 128\]": "[40, 44]"})
@@ -98,11 +98,11 @@ def test_own_component_is_checked_compared_and_reported(tmp_path):
     for line in others:
         if "replace.yaml" in line:  # from here on the pages do not need --with
             (tmp_path / "pyproject.toml").write_text(files["pyproject.toml"])
-        quick = " --quick" if "check" in line and "mamba2" not in line and "--quick" not in line else ""
+        quick = " --quick" if "check" in line and "rwkv6" not in line and "--quick" not in line else ""
         outputs[line] = run_hqlt(line + quick, tmp_path)
     assert all("failed" not in outputs[line] for line in others if "check" in line)
-    assert "126 combinations" in outputs["hqlt --with mamba2.py check update_rule mamba2"]
+    assert "126 combinations" in outputs["hqlt --with rwkv6.py check update_rule rwkv6"]
     assert "9 cells" in outputs["hqlt plan replace.yaml"] and "9/9" in outputs["hqlt run replace.yaml"]
-    assert outputs["hqlt evaluate replace.yaml --lesion fw"].count("mamba2") == 3
+    assert outputs["hqlt evaluate replace.yaml --lesion fw"].count("rwkv6") == 3
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_my_rule.py"]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)

@@ -93,7 +93,7 @@ def test_missing_slurm_controller_is_reported_in_one_line(make_executor, monkeyp
     (tmp_path / "slurm.conf").write_text("nonsense")
     monkeypatch.setenv("SLURM_CONF", str(tmp_path / "slurm.conf"))
     executor = make_executor(SLEEPING)
-    with pytest.raises(TrainingError, match=r"nothing was submitted\. squeue: .* when `sinfo` answers") as error:
+    with pytest.raises(TrainingError, match=r"nothing was submitted\. squeue: .* when `sinfo` works") as error:
         list(executor.poll_events(0))
     assert "\n" not in str(error.value)
 

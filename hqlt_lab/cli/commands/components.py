@@ -172,7 +172,10 @@ def create_component(
     name: Annotated[str, typer.Argument(help="Name of the new component: lower_case letters, digits and underscores.")],
     form: Annotated[
         str | None,
-        typer.Option(help="Template variant: step, for an update_rule that is not linear in its state."),
+        typer.Option(
+            help="Template variant of an update_rule: channel (gates per channel), lookup (a lookup key of its own), "
+            "step (not linear in its state)."
+        ),
     ] = None,
     into: Annotated[Path, typer.Option(help="Folder of the new file.")] = Path("."),
 ) -> None:

@@ -106,17 +106,27 @@ class BlockLayout:
 
     @cached_property
     def undecayed_pairs(self) -> tuple[Tensor, Tensor]:
-        """The rows and writes [P] of pairs between which nothing decays; rows are counted over all blocks."""
+        """The rows and writes [P] of pairs between which nothing decays; rows are counted over all blocks.
+
+        The pairs of queries without `hold`, each with the last write of its token, are left out: they are regular.
+        """
         device = self.last_seen.device
-        block = torch.arange(self.num_blocks, device=device)[:, None]
-        sees = self.last_seen >= 0
-        rows = [(block * self.rows + torch.arange(self.query_rows, device=device))[sees]]
-        writes = [(block * self.block_size + self.last_seen)[sees]]
+        block, rows, writes = torch.arange(self.num_blocks, device=device)[:, None], [], []
+        if self.query_mask is not None:
+            sees = self.last_seen >= 0
+            rows.append((block * self.rows + torch.arange(self.query_rows, device=device))[sees])
+            writes.append((block * self.block_size + self.last_seen)[sees])
         if self.early and self.lookup_stride:
             lookup_row = block * self.rows + self.query_rows + torch.arange(self.lookup_rows, device=device)
             rows.append(lookup_row.flatten()[1:])
             writes.append(torch.arange(0, self.padded_writes, self.lookup_stride, device=device)[1:] - 1)
-        return torch.cat(rows), torch.cat(writes)
+        empty = torch.zeros(0, dtype=torch.long, device=device)
+        return torch.cat([empty, *rows]), torch.cat([empty, *writes])
+
+    @property
+    def has_regular_queries(self) -> bool:
+        """Whether the queries of a block are those of its tokens, each of which sees its own writes."""
+        return self.query_mask is None and self.query_rows > 0
 
     def query_factors(self, decay: Tensor) -> Tensor:
         """Return e^{G_x - R_J} of the query rows [R, blocks, query_rows, K] from F [R, blocks, block_size, K]."""
@@ -386,21 +396,39 @@ class ChannelChunkBackward:
         grad_new_values[:, ::stride] = solution
         return row_grads, grad_new_values
 
-    def take_undecayed_pairs(self, grad_overlaps: Tensor) -> Tensor:
-        """Set the gradients of undecayed pairs to 0 in [R, blocks * rows, writes], and return them [R, P]."""
-        rows, writes = self.layout.undecayed_pairs
-        taken = grad_overlaps[:, rows, writes]
-        grad_overlaps[:, rows, writes] = 0.0
-        return taken
+    def take_undecayed_pairs(self, grad_overlaps: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """Set the gradients of undecayed pairs to 0 in [R, blocks * rows, writes], and return them.
 
-    def add_undecayed_pairs(self, taken: Tensor, grad_rows: Tensor, grad_keys: Tensor) -> None:
+        Returns those of regular queries [R, blocks, query_rows], and of other pairs [R, P].
+        """
+        layout, queries, others = self.layout, None, None
+        if layout.has_regular_queries:
+            in_block = grad_overlaps.view(len(grad_overlaps), layout.num_blocks, layout.rows, layout.num_blocks, -1)
+            in_block = in_block.diagonal(dim1=1, dim2=3)[:, : layout.query_rows, layout.writes - 1 :: layout.writes]
+            pairs = in_block.diagonal(dim1=1, dim2=2)
+            queries = pairs.clone()
+            pairs.zero_()
+        rows, writes = layout.undecayed_pairs
+        if len(rows):
+            others = grad_overlaps[:, rows, writes]
+            grad_overlaps[:, rows, writes] = 0.0
+        return queries, others
+
+    def add_undecayed_pairs(
+        self, taken: tuple[Tensor | None, Tensor | None], grad_rows: Tensor, grad_keys: Tensor
+    ) -> None:
         """Add the gradients of undecayed pairs, whose overlap is row . k_j."""
-        rows, writes = self.layout.undecayed_pairs
-        _, k, lookup, _ = self.chunk.inputs
-        all_rows = self.chunk.inputs.q if lookup is None else torch.cat([self.chunk.inputs.q, lookup], 2)
-        weight = taken[..., None]
-        grad_rows.view(len(grad_rows), -1, k.shape[3]).index_add_(1, rows, weight * k.flatten(1, 2)[:, writes])
-        grad_keys.index_add_(1, writes, weight * all_rows.flatten(1, 2)[:, rows])
+        layout, (q, k, lookup, _), (queries, others) = self.layout, self.chunk.inputs, taken
+        if queries is not None:
+            own_writes = slice(layout.writes - 1, None, layout.writes)
+            grad_rows[:, :, : layout.query_rows].addcmul_(queries[..., None], k[:, :, own_writes])
+            grad_keys.view_as(k)[:, :, own_writes].addcmul_(queries[..., None], q)
+        if others is not None:
+            rows, writes = layout.undecayed_pairs
+            all_rows = q if lookup is None else torch.cat([q, lookup], 2)
+            weight = others[..., None]
+            grad_rows.view(len(k), -1, k.shape[3]).index_add_(1, rows, weight * k.flatten(1, 2)[:, writes])
+            grad_keys.index_add_(1, writes, weight * all_rows.flatten(1, 2)[:, rows])
 
     def backprop_overlaps(self, grad_overlaps: Tensor, grad_rows: Tensor, grad_keys: Tensor) -> tuple[Tensor, Tensor]:
         """Return the gradients of the rows [R, blocks, rows, K] and of the keys [R, writes, K].
