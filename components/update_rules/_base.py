@@ -182,16 +182,16 @@ class LinearRule(UpdateRule):
     ) -> tuple[Tensor, Tensor]:
         return recurrent_scan(*self.scan_inputs(q, k, v, gates), state, context, read=self.read)
 
-    def example_scan_inputs(self, gates: Any) -> LinearInputs:
+    def example_scan_inputs(self, gates: Any, key_dim: int, value_dim: int) -> LinearInputs:
         """Return scan inputs with zero queries, keys and values for gates of few tokens; only shapes matter."""
-        tokens = max(next((gate.shape[2] for gate in gates if gate is not None), self.writes) // self.writes, 1)
-        channels = next((gate.shape[3] for gate in gates if gate is not None and gate.dim() == 4), 16)
-        like = next((gate for gate in gates if gate is not None), torch.zeros(1, 1, tokens))
-        q, pairs = (like.new_zeros(*like.shape[:2], n, channels) for n in (tokens, tokens * self.writes))
-        return self.scan_inputs(q, pairs, pairs, gates)
+        given = [gate for gate in gates if gate is not None]
+        tokens = max(given[0].shape[2] // self.writes, 1) if given else 1
+        like = given[0] if given else torch.zeros(1, 1, tokens)
+        sizes = ((tokens, key_dim), (tokens * self.writes, key_dim), (tokens * self.writes, value_dim))
+        return self.scan_inputs(*(like.new_zeros(*like.shape[:2], *size) for size in sizes), gates)
 
     def backend_choice(self, gates: Any, spec: OpSpec) -> BackendChoice:
-        limitation = kernel_limitation(self.example_scan_inputs(gates).gates)
+        limitation = kernel_limitation(self.example_scan_inputs(gates, spec.key_dim, spec.value_dim).gates)
         return select_backend(SCAN_BACKENDS, self.backend, spec._replace(limitation=limitation))
 
     def count_flops(

@@ -207,7 +207,7 @@ class WideGatesRule(type(registry.build("update_rule", "delta", width=8, heads=2
     """A linear rule whose gates have a dimension too many."""
 
     def gates(self, x: torch.Tensor) -> Any:
-        return super().gates(x)._replace(write=torch.zeros(1, 2, 3, 4))
+        return super().gates(x)._replace(write=torch.zeros(1, 2, 3, 4, 5))
 
 
 def generate_notebook_source(cell: str) -> object:

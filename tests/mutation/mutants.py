@@ -149,8 +149,8 @@ MUTANTS = [
     Mutant(
         "reads are not scaled",
         "hqlt_lab/model/fast_weights.py",
-        "q = feature_map(at_least_float32(q)) * q.shape[-1] ** -0.5",
-        "q = feature_map(at_least_float32(q))",
+        "(q.shape[-1] ** -0.5 if rule.scales_queries else 1.0)",
+        "1.0",
         (REFERENCE,),
     ),
     Mutant(

@@ -2,6 +2,8 @@
 
 recurrent                step-by-step reference, in any dtype, for linear and nonlinear rules
 chunked                  chunk-parallel scan of linear rules, as a torch operator with its own backward
+channel_scan             the same for decays per channel and lookup keys of their own
+channel_chunk            forward and backward of one chunk of channel_scan
 chunk_boundaries         how a sequence is cut into chunks
 chunked_inputs           the inputs of a scan: rows in groups that fit the cache, cut into chunks
 decay                    decay factors within a chunk
