@@ -24,14 +24,14 @@ from hqlt_lab.errors import ConfigError
 from hqlt_lab.ops.dispatch import SCAN_BACKENDS, BackendChoice, OpSpec, kernel_limitation, linear_scan, select_backend
 from hqlt_lab.ops.flops import (
     Flops,
-    channel_scan_flops,
+    channel_gate_scan_flops,
     measure_flops,
     product_flops,
     scan_backward_flops,
     scan_flops,
 )
 from hqlt_lab.ops.gates import Gates, GateTuple, ScanContext, linear_step, map_gates
-from hqlt_lab.ops.scan.chunk_boundaries import ChunkLayout
+from hqlt_lab.ops.scan.chunk_layout import ChunkLayout
 from hqlt_lab.ops.scan.chunked import CHUNK_SIZE
 from hqlt_lab.ops.scan.recurrent import read_state, recurrent_scan
 
@@ -206,7 +206,7 @@ class LinearRule(UpdateRule):
         if not gates.has_scalar_form:
             lookup = gates.lookup_key(k)
             stride = 0 if lookup is None else k.shape[2] // lookup.shape[2]
-            return channel_scan_flops(chunk_layout, rows, key_dim, value_dim, stride)
+            return channel_gate_scan_flops(chunk_layout, rows, key_dim, value_dim, stride)
         sizes = (chunk_layout, rows, key_dim, value_dim, gates.erase is not None, state is None)
         decays = gates.log_keep is not None
         return Flops(scan_flops(*sizes), scan_backward_flops(*sizes, decays=decays, has_last_state_grad=False))

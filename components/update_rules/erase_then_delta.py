@@ -1,4 +1,4 @@
-"""Erase, then delta: remove what is stored under an erase key of its own, then apply the KDA step.
+"""Erase-then-delta attention: remove what is stored under an erase key of its own, then apply the step of KDA.
 
     S_t = (I - beta_t k_t k_t^T) (I - gamma_t e_t e_t^T) diag(alpha_t) S_{t-1} + beta_t k_t v_t^T
     e_t = normalize(W_e x_t), of rank 16 per head,   gamma_t = sigmoid(w_g . x_t - 2)

@@ -29,13 +29,13 @@ def draw_figure() -> str:
 {draw_box(130, 72, 165, 126, LINE, ["timing", "when a token enters", "which memory", *list_names("timing", 1)])}
 {draw_box(335, 15, 300, 100, KV, softmax)}
 {draw_box(335, 130, 300, 146, FW, fast_weights)}
-{draw_box(675, 68, 150, 134, MIX, ["mixer", "combines both outputs", *list_names("mixer", 2)])}
+{draw_box(675, 68, 185, 134, MIX, ["mixer", "combines both outputs", *list_names("mixer", 2)])}
 {draw_arrow(100, 135, 130, 135)}
 {draw_arrow(295, 115, 335, 75)}
 {draw_arrow(295, 155, 335, 195)}
 {draw_arrow(635, 75, 675, 110)}
 {draw_arrow(635, 195, 675, 160)}
-{draw_arrow(825, 135, 880, 135)}
+{draw_arrow(860, 135, 895, 135)}
 </svg>
 """
 

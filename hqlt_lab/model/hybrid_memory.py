@@ -21,8 +21,8 @@ from hqlt_lab.components.update_rules._base import UpdateRule
 from hqlt_lab.errors import ConfigError
 from hqlt_lab.model.batch_layout import TokenPositions, compute_token_positions
 from hqlt_lab.model.config import COMPONENT_KINDS, ModelConfig, OpsConfig
-from hqlt_lab.model.convolution import ShortConvolution
 from hqlt_lab.model.fast_weights import scan_fast_weights
+from hqlt_lab.model.short_convolution import ShortConvolution
 from hqlt_lab.model.state import CachedTokens, MemoryState
 from hqlt_lab.ops.attention.scheduled_softmax import attend
 from hqlt_lab.ops.memory_schedule import Schedule

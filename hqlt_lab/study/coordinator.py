@@ -33,7 +33,7 @@ from hqlt_lab.study.executors.base import STOP_TIMEOUT, CellEvent, Executor
 from hqlt_lab.study.ledger.attempt_history import Attempt
 from hqlt_lab.study.ledger.cell_record import CellRecord
 from hqlt_lab.study.ledger.postgres import ClaimLost
-from hqlt_lab.study.peer_coordinators import PeerMonitor
+from hqlt_lab.study.peer_monitor import PeerMonitor
 from hqlt_lab.study.plan.hyperparameter_search import point_from_params
 from hqlt_lab.study.plan.study_plan import StudyPlan
 from hqlt_lab.study.study_callback import StudyCallback
@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 
 
 class RunSink(Protocol):
-    """Receives the state of cells for tracking; implemented by `track.sync.SyncThread`."""
+    """Receives the state of cells for tracking; implemented by `track.mlflow_sync.SyncThread`."""
 
     def enqueue(self, info: CellInfo) -> None: ...
 

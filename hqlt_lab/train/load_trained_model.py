@@ -22,7 +22,7 @@ from hqlt_lab.train.checkpoints import (
     read_checkpoint,
 )
 from hqlt_lab.train.fit import build_model
-from hqlt_lab.train.rl.loop import build_agent
+from hqlt_lab.train.rl.sac_trainer import build_agent
 
 
 class LoadedCell(NamedTuple):

@@ -14,9 +14,9 @@ from hqlt_lab.registry import build
 from hqlt_lab.rundir.cell_file import write_cell
 from hqlt_lab.rundir.outcome import read_outcome
 from hqlt_lab.train.fit import fit
-from hqlt_lab.train.gradient_guard import DivergenceError
+from hqlt_lab.train.gradient_clipping import DivergenceError
 from hqlt_lab.train.interrupt import RunInterrupted
-from hqlt_lab.train.rl.loop import SacTrainer, set_up_agent_device
+from hqlt_lab.train.rl.sac_trainer import SacTrainer, set_up_agent_device
 from tests.agent.conftest import MATCH, make_cell
 from tests.issues import list_codes
 from tests.train.conftest import equal_weights, last_weights
@@ -147,7 +147,7 @@ def test_run_killed_by_sigkill_resumes_with_identical_results(tmp_path):
     expected = fit(cell, tmp_path / "uninterrupted")
     folder = tmp_path / "killed"
     write_cell(folder, cell)
-    command = [sys.executable, "-m", "hqlt_lab.train.distributed.main", str(folder / "cell.json")]
+    command = [sys.executable, "-m", "hqlt_lab.train.distributed.rank_main", str(folder / "cell.json")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         for line in process.stdout:
             if json.loads(line)["step"] > 70:

@@ -16,7 +16,7 @@ from hqlt_lab.registry import available
 from tests.cli.test_cli import run_hqlt
 from tests.issues import raises_issue
 
-LINEAR_RULES = set(available("update_rule")) - {"bounded_delta"}
+LINEAR_RULES = set(available("update_rule")) - {"tanh_delta"}
 
 
 @pytest.mark.parametrize("backend", ["torch", "blocks", "sdpa", "flex"])
@@ -107,7 +107,7 @@ def test_fla_kernels_agree_with_the_reference_in_the_interpreter():
     assert not [cell for cell in cells if cell.outcome == "failed"]
     passed = {(cell.precision, cell.rule, cell.timing) for cell in cells if cell.outcome == "passed"}
     assert len(passed) == 2 * len(LINEAR_RULES) * len(available("timing"))
-    assert {cell.rule for cell in cells if cell.outcome == "unavailable"} == {"bounded_delta"}
+    assert {cell.rule for cell in cells if cell.outcome == "unavailable"} == {"tanh_delta"}
 
 
 WRONG_GRADIENT_SCRIPT = """

@@ -17,7 +17,7 @@ VARIANTS = [
     ("update_rule", {"name": "linear_attention", "normalizer": "none"}),
     ("update_rule", {"name": "linear_attention", "normalizer": "heads"}),
     ("update_rule", {"name": "delta_product", "steps": 3, "max_beta": 2}),
-    ("timing", {"name": "delayed_stream", "gates": "travel", "window": 5}),
+    ("timing", {"name": "delayed_stream", "gates": "own", "window": 5}),
 ]
 
 

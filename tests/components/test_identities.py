@@ -71,8 +71,8 @@ def test_delayed_stream_is_deltanet_on_shifted_pairs(x, pairs):
     torch.testing.assert_close(layer(x)[0], (expected / 2).transpose(1, 2).flatten(2))
 
 
-def test_delayed_chunk_of_one_is_delayed_stream_of_one_with_traveling_gates(x):
-    stream = {"name": "delayed_stream", "window": 1, "gates": "travel"}
+def test_delayed_chunk_of_one_is_delayed_stream_of_one_with_own_gates(x):
+    stream = {"name": "delayed_stream", "window": 1, "gates": "own"}
     torch.testing.assert_close(
         memory_output(x, timing={"name": "delayed_chunk", "window": 1}), memory_output(x, timing=stream)
     )

@@ -48,7 +48,7 @@ from hqlt_lab.generation.prefill_decode import tokenize_prompts
 from hqlt_lab.generation.sampling_options import Sampling
 from hqlt_lab.generation.text_model import TextModel
 from hqlt_lab.model.analysis.component_sizes import sizes
-from hqlt_lab.model.analysis.lesions import check_memories
+from hqlt_lab.model.analysis.lesions import require_both_memories
 from hqlt_lab.model.analysis.roofline import roofline
 from hqlt_lab.model.config import ModelConfig
 from hqlt_lab.model.sequence_model import build_model
@@ -63,8 +63,8 @@ from hqlt_lab.registry.plugins import (
     load_declared_components,
     load_inherited_files,
 )
-from hqlt_lab.report.compare.compare_results import compare_subjects
-from hqlt_lab.report.compare.compared_subjects import ComparedCell, ComparedStudy
+from hqlt_lab.report.compare.compare_results import compare_targets
+from hqlt_lab.report.compare.load_compared import ComparedCell, ComparedStudy
 from hqlt_lab.study.executors.base import LaunchContext
 from hqlt_lab.study.executors.ray_executor import connect_cluster, find_cluster, require_slots
 from hqlt_lab.study.executors.resources import MachineResources, gpu_fraction, max_concurrent_cells
@@ -304,11 +304,11 @@ def without_hub(package: str, case: Case) -> object:
 def compare_kinds(*kinds: type) -> object:
     """Compare a cell and a study, or only one of them."""
     experiment = load_file(VALID)
-    subjects = {
+    targets = {
         ComparedCell: ComparedCell(name="one", settings={}, outcome=None),
         ComparedStudy: ComparedStudy(name="two", experiment=experiment, records=(), arm_settings={}),
     }
-    return compare_subjects([subjects[kind] for kind in kinds])
+    return compare_targets([targets[kind] for kind in kinds])
 
 
 def raise_store_error() -> object:
@@ -412,7 +412,7 @@ CASES: list[Case] = [
     load_extending_files,
     load_pipe,
     lambda: list_warnings(
-        VALID.replace("synchronous, window: 4", "delayed_stream, window: 12"), "mostly_idle_fast_weights"
+        VALID.replace("synchronous, window: 4", "delayed_stream, window: 12"), "mostly_empty_fast_weights"
     ),
     lambda: list_warnings(VALID.replace("window: 4", "window: 100000"), "window_far_too_long"),
     lambda: parse_value("!!python/name:os.system"),
@@ -429,8 +429,8 @@ CASES: list[Case] = [
     lambda: ModelConfig(dropout=1.0),
     lambda: sizes(None, 0),
     lambda: roofline(None, 1, 0),
-    lambda: check_memories({"fw"}, "fw"),
-    lambda: check_memories({"fw", "kv"}, "kw"),
+    lambda: require_both_memories({"fw"}, "fw"),
+    lambda: require_both_memories({"fw", "kv"}, "kw"),
     lambda: select_backend({}, "auto", CPU),
     lambda: select_backend(SCAN_BACKENDS, "fal", CPU),
     lambda: select_backend(SCAN_BACKENDS, "fla", CPU),

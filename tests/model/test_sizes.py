@@ -88,7 +88,7 @@ COMPOSITIONS = [
     {"timing": {"name": "synchronous", "window": 20}, "layers": 4, "mixer": ["vector", "kv_only"]},
     {"timing": CHUNKS | {"hold": 39}, "mlp": "gelu", "bias": True, "norm": "layer", "head_norm": False},
     {"timing": CHUNKS, "update_rule": {"name": "delta_product", "steps": 3}, "short_conv": 4, "output_gate": True},
-    {"timing": {"name": "delayed_stream", "window": 4, "gates": "travel"}, "mixer": "fw_only"},
+    {"timing": {"name": "delayed_stream", "window": 4, "gates": "own"}, "mixer": "fw_only"},
     {"tie_embeddings": True, "update_rule": {"name": "linear_attention", "normalizer": "none"}},
 ]
 BASE = {"vocabulary": 11, "width": 16, "heads": 2, "layers": 2, "mlp_width": 24}

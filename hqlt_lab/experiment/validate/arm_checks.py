@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 Issues = list[ConfigIssue]
 CheckResult = tuple[Issues, Issues]  # issues and warnings
-IDLE_FAST_WEIGHTS = "idle_fast_weights"
-ALLOWABLE_ISSUES = (IDLE_FAST_WEIGHTS, TRAIN_TEST_OVERLAP)  # issues that an arm can list under `allow`
+EMPTY_FAST_WEIGHTS = "empty_fast_weights"
+ALLOWABLE_ISSUES = (EMPTY_FAST_WEIGHTS, TRAIN_TEST_OVERLAP)  # issues that an arm can list under `allow`
 MAX_WINDOW_RATIO = 10  # a KV cache that is longer than this many of the longest sequences is probably a mistake
 MAX_TRIAL_SIZE = 2**16  # larger sizes are replaced by defaults when single components are checked
 PLACEHOLDER_VOCABULARY = 2  # for a model whose task is invalid
@@ -90,11 +90,13 @@ def check_cell(
     if cache_key not in result_cache:
         task, task_issues = check_task(cell, metrics)
         model, model_issues = check_model(cell, task.vocabulary) if task else (None, [])
-        skip_idle = model is None or IDLE_FAST_WEIGHTS in allowed_issues
-        idle, warnings = ([], []) if skip_idle else check_idle_fast_weights(model, task.sequence_length("train"), cell)
+        skip_empty = model is None or EMPTY_FAST_WEIGHTS in allowed_issues
+        empty, warnings = (
+            ([], []) if skip_empty else check_empty_fast_weights(model, task.sequence_length("train"), cell)
+        )
         overlap, overlap_warnings = check_example_overlap(task, cell, allowed_issues) if task else ([], [])
-        issues = task_issues + overlap + agent_issues + model_issues + idle
-        window_warnings = [] if model is None or idle else check_window_length(model, task, cell)
+        issues = task_issues + overlap + agent_issues + model_issues + empty
+        window_warnings = [] if model is None or empty else check_window_length(model, task, cell)
         result_cache[cache_key] = issues, overlap_warnings + warnings + window_warnings
     return result_cache[cache_key]
 
@@ -192,7 +194,7 @@ def meta_device() -> Iterator[None]:
         yield
 
 
-def check_idle_fast_weights(model: Any, tokens: int, cell: Cell) -> tuple[Issues, Issues]:
+def check_empty_fast_weights(model: Any, tokens: int, cell: Cell) -> tuple[Issues, Issues]:
     """Return issues and warnings if the delay is so long that the fast weights stay empty for most of a sequence."""
     for memory in model.memories:
         schedule = memory.schedule
@@ -204,12 +206,12 @@ def check_idle_fast_weights(model: Any, tokens: int, cell: Cell) -> tuple[Issues
             message = f"with a delay of {first}, not shorter than {length}, the fast weights never receive a token."
             hint = (
                 "Use a smaller window, or timing 'synchronous'. If this is intended, set in the arm: "
-                f"allow: [{IDLE_FAST_WEIGHTS}]."
+                f"allow: [{EMPTY_FAST_WEIGHTS}]."
             )
-            return [ConfigIssue("model.timing", IDLE_FAST_WEIGHTS, message, hint)], []
+            return [ConfigIssue("model.timing", EMPTY_FAST_WEIGHTS, message, hint)], []
         if 2 * first > tokens:
             message = f"the fast weights are empty for the first {first} of {length}."
-            return [], [ConfigIssue("model.timing", "mostly_idle_fast_weights", message)]
+            return [], [ConfigIssue("model.timing", "mostly_empty_fast_weights", message)]
     return [], []
 
 

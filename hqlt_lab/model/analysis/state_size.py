@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import torch
 
-from hqlt_lab.model.convolution import ShortConvolution
 from hqlt_lab.model.hybrid_memory import HybridMemory
+from hqlt_lab.model.short_convolution import ShortConvolution
 from hqlt_lab.ops.gates import distinct_gates
 
 

@@ -1,4 +1,4 @@
-"""Memory traffic: how many numbers each component reads and writes for one token in the forward pass, once each.
+"""Traffic to the device's memory (HBM): numbers that each component reads and writes for one token in a forward pass.
 
     linear map, convolution, norm           its input and its output
     embedding                               the row that is looked up, and its copy
@@ -41,7 +41,7 @@ def component_traffic(model: SequenceModel) -> Iterator[tuple[str, int]]:
         elif isinstance(module, nn.RMSNorm | nn.LayerNorm):
             yield "norms", 2 * model.config.width  # a norm per head moves as much as one per token
     for memory in model.memories:
-        yield from memory_traffic(memory)
+        yield from hybrid_memory_traffic(memory)
 
 
 def map_traffic(module: nn.Module) -> int:
@@ -52,7 +52,7 @@ def map_traffic(module: nn.Module) -> int:
 
 
 @torch.no_grad()
-def memory_traffic(memory: HybridMemory) -> Iterator[tuple[str, int]]:
+def hybrid_memory_traffic(memory: HybridMemory) -> Iterator[tuple[str, int]]:
     """Yield the traffic of the two memories and their mixer, whose outputs all have the width of the stream."""
     x = example_token(memory)
     u, width = example_query(memory, x), x.shape[-1]

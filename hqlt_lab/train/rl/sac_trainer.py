@@ -1,4 +1,6 @@
-"""Soft actor-critic training loop: collect episodes, then update the weights.
+"""Soft actor-critic: an agent with its optimizer, which collects episodes and updates its weights.
+
+The training loop is in `fit_agent`.
 
     iteration   collect some episodes into the replay buffer; then make as many updates as their steps allow
     updates     floor(updates_per_step * steps) in total, once the warm-up is over
@@ -31,11 +33,11 @@ from hqlt_lab.model.config import model_config
 from hqlt_lab.model.initialize import initialize_parameters
 from hqlt_lab.process_settings import TRAINING_ENV, set_env_defaults
 from hqlt_lab.tasks._environment import Environment
-from hqlt_lab.train.gradient_guard import clip_gradients, compute_gradient_norm, raise_if_not_finite
+from hqlt_lab.train.gradient_clipping import clip_gradients, compute_gradient_norm, raise_if_not_finite
 from hqlt_lab.train.lightning_module import seed_generators
 from hqlt_lab.train.optim import build_adamw, lr_factor
-from hqlt_lab.train.run_progress import Metrics
 from hqlt_lab.train.trainer import lightning_accelerator, lightning_precision
+from hqlt_lab.train.trainer_state import Metrics
 
 ACTING_STREAM, UPDATE_STREAM = 0, 1  # independent streams of random numbers
 
