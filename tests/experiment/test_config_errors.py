@@ -345,7 +345,7 @@ def test_mostly_empty_fast_weights_are_a_warning(tmp_path):
 
 
 @pytest.mark.parametrize("window", [12, 64])
-def test_idle_fast_weights_can_be_allowed(window, tmp_path):
+def test_empty_fast_weights_can_be_allowed(window, tmp_path):
     file = tmp_path / "question.yaml"
     arms = "arms:\n  a: {}\n  b: {model.timing: {name: delayed_stream, window: %d}, allow: [empty_fast_weights]}"
     file.write_text("\n".join((VALID_SECTIONS | {"arms": arms % window}).values()))

@@ -90,13 +90,13 @@ def check_cell(
     if cache_key not in result_cache:
         task, task_issues = check_task(cell, metrics)
         model, model_issues = check_model(cell, task.vocabulary) if task else (None, [])
-        skip_empty = model is None or EMPTY_FAST_WEIGHTS in allowed_issues
-        empty, warnings = (
-            ([], []) if skip_empty else check_empty_fast_weights(model, task.sequence_length("train"), cell)
-        )
+        schedule_issues: Issues = []
+        warnings: Issues = []
+        if model is not None and EMPTY_FAST_WEIGHTS not in allowed_issues:
+            schedule_issues, warnings = check_empty_fast_weights(model, task.sequence_length("train"), cell)
         overlap, overlap_warnings = check_example_overlap(task, cell, allowed_issues) if task else ([], [])
-        issues = task_issues + overlap + agent_issues + model_issues + empty
-        window_warnings = [] if model is None or empty else check_window_length(model, task, cell)
+        issues = task_issues + overlap + agent_issues + model_issues + schedule_issues
+        window_warnings = [] if model is None or schedule_issues else check_window_length(model, task, cell)
         result_cache[cache_key] = issues, overlap_warnings + warnings + window_warnings
     return result_cache[cache_key]
 
