@@ -78,6 +78,10 @@ class UpdateRule(nn.Module):
                 return f"{name} is NaN for some tokens."
         return ""
 
+    def find_channel_error(self, gates: Any, size: int) -> str:
+        """Return a sentence about channels of gates that do not fit keys and values of `size` channels, or ""."""
+        return ""
+
     def scan(
         self, q: Tensor, k: Tensor, v: Tensor, gates: Any, state: Tensor | None, context: ScanContext
     ) -> tuple[Tensor, Tensor]:
@@ -167,6 +171,11 @@ class LinearRule(UpdateRule):
         if gate_error or type(self).scan_inputs is not LinearRule.scan_inputs:
             return gate_error
         return find_gates_error(gates)
+
+    def find_channel_error(self, gates: Any, size: int) -> str:
+        if type(self).scan is not LinearRule.scan:  # it may change keys, values and gates first
+            return ""
+        return find_linear_input_error(self.example_scan_inputs(gates, size, size))
 
     def step(self, state: Tensor, k: Tensor, v: Tensor, gates: Any) -> Tensor:
         return linear_step(state, k, v, gates)

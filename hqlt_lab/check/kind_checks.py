@@ -6,7 +6,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hqlt_lab.check.component_under_test import SMALL_WINDOW, ComponentCase, assert_close, fixed_noise
+from hqlt_lab.check.component_under_test import (
+    MAX_MASK_LENGTH,
+    SMALL_WINDOW,
+    ComponentCase,
+    assert_close,
+    fixed_noise,
+)
 from hqlt_lab.check.conformance_report import CheckFailed, CheckResult, ComponentUnusable
 from hqlt_lab.components.mixers._base import has_weights
 from hqlt_lab.components.update_rules._base import LinearRule
@@ -54,7 +60,7 @@ def gates_are_in_range(case: ComponentCase) -> None:
     """Gates have the right shape; those of a linear rule have log_keep <= 0 and lookups that cannot diverge."""
     rule = build("update_rule", case.spec, width=8, heads=2).double()
     gates = rule.gates(10 * fixed_noise(3, 5, 8))
-    if gate_error := rule.find_gate_error(gates, rows=3, heads=2, tokens=5):
+    if gate_error := rule.find_gate_error(gates, rows=3, heads=2, tokens=5) or rule.find_channel_error(gates, size=4):
         raise ComponentUnusable(gate_error)
     if not isinstance(rule, LinearRule):
         return
@@ -154,7 +160,9 @@ def memories_may_overlap(case: ComponentCase) -> Iterator[CheckResult]:
     It is 0 in the delayed timings.  A delay or a hold shorter than the window makes the memories overlap.
     """
     schedule = build("timing", case.spec)
-    in_both = schedule.fast_weight_mask(TIMING_LENGTH) & schedule.softmax_mask(TIMING_LENGTH)
+    needed_length = schedule.max_pending_tokens + (schedule.attention_span or 0) + 1  # for the largest overlap
+    length = min(max(TIMING_LENGTH, needed_length), MAX_MASK_LENGTH)
+    in_both = schedule.fast_weight_mask(length) & schedule.softmax_mask(length)
     overlap = int(in_both.sum(1).max())
     yield CheckResult("memories may overlap", "passed", f"at most {overlap} tokens are in both memories")
 

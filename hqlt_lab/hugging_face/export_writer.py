@@ -83,7 +83,9 @@ def write_model(model: SequenceModel, config: Any, folder: Path) -> None:
 def check_destination(folder: Path) -> None:
     """Raise a StoreError if writing here would overwrite anything but an older export."""
     if folder.exists() and not is_export(folder) and not (folder.is_dir() and not any(folder.iterdir())):
-        raise StoreError(f"{folder}: already exists and is not an export, so it is not overwritten. Use another name.")
+        raise StoreError(
+            f"{folder}: the folder already exists and is not an export, so it is not overwritten. Use another name."
+        )
 
 
 @contextmanager

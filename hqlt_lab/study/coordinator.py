@@ -26,6 +26,7 @@ from typing import Any, Protocol
 from hqlt_lab.errors import StoreError, TrainingError
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.files import translate_write_errors
+from hqlt_lab.formatting import pluralize_count
 from hqlt_lab.rundir import code_hashes, metrics, outcome
 from hqlt_lab.rundir.cell_file import lock_wait_message
 from hqlt_lab.study.cell_ref import CellRef
@@ -224,9 +225,10 @@ class Coordinator:
         """Log a warning if the folder of a cell that was trained in this run has lost its outcome."""
         missing = [folder for folder in self.finished_folders if not (folder / outcome.OUTCOME_FILE).exists()]
         if missing:
+            cells = pluralize_count(len(missing), "trained cell")
             logger.warning(
-                f"The files of {len(missing)} trained cells were deleted, such as {missing[0]}. Their results are in "
-                "the ledger; their curves and weights are lost. `hqlt run FILE --again --only ...` trains them again."
+                f"The files of {cells} were deleted, such as {missing[0]}. The results are in the ledger; curves and "
+                "weights are lost. `hqlt run FILE --again --only ...` trains the cells again."
             )
 
     def report_lock_waits(self) -> None:

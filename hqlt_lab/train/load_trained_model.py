@@ -75,6 +75,10 @@ def read_weights(folder: Path, cell: Cell) -> dict[str, Tensor]:
             try:
                 weights = read_checkpoint(folder / name)["state_dict"]
             except CORRUPTION_ERRORS as error:
-                raise TrainingError(f"{folder / name}: cannot be read ({corruption_reason(error)}).") from error
+                raise TrainingError(
+                    f"{folder / name}: the file cannot be read ({corruption_reason(error)})."
+                ) from error
             return {key.removeprefix("model."): value for key, value in weights.items()}
-    raise TrainingError(f"{folder}: contains no weights (train.keep is {cell.train.keep!r}). Train the cell again.")
+    raise TrainingError(
+        f"{folder}: there are no weights in this folder (train.keep is {cell.train.keep!r}). Train the cell again."
+    )

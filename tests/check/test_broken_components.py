@@ -269,6 +269,12 @@ def test_timing_whose_memories_overlap_conforms_and_the_overlap_is_shown(delay, 
     assert next(r.detail for r in report.results if r.check == "memories may overlap").startswith(overlap)
 
 
+def test_overlap_of_long_memories_is_counted_on_a_sequence_that_is_long_enough():
+    register("timing", "overlapping")(lambda: Schedule(delay=20, window=32))
+    report = check_component("timing", "overlapping", quick=True)
+    assert next(r.detail for r in report.results if r.check == "memories may overlap").startswith("at most 12 tokens")
+
+
 def windowed_timing(window: int = 64, delay: int = 32, hold: int | None = None) -> Schedule:
     return Schedule(window=window, delay=delay, hold=hold)
 

@@ -27,6 +27,10 @@ INVALID_GATES = {
         "write is [3, 5, 2] for 3 rows, 2 heads, 5 tokens of 1 writes, but [B, H, T * writes] or "
         "[B, H, T * writes, channels] is needed.",
     ),
+    "a wrong number of channels": (
+        lambda beta: Gates(write=beta[..., None].expand(-1, -1, -1, 3)),
+        "write has 3 channels, but 4 are needed.",
+    ),
 }
 
 

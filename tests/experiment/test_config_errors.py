@@ -267,6 +267,7 @@ MISTAKES = {
         "train.probe_every",
         "not_supported_for_agents",
     ),
+    "default metric in an environment": ({"task": "task: t_maze"}, "measure.select", "unknown_metric"),
     "accuracy in an environment": (
         {"task": "task: t_maze", "measure": "measure: {select: valid/accuracy}"},
         "measure.select",

@@ -63,7 +63,7 @@ def test_a_malicious_checkpoint_is_refused_without_executing_it(write, tmp_path)
     folder, marker = tmp_path / "cell", tmp_path / "PWNED"
     write_cell(folder, tiny_cell())
     write(folder / "last.ckpt", marker)
-    with pytest.raises(TrainingError, match=r"last\.ckpt: cannot be read \((UnpicklingError|BadZipFile)"):
+    with pytest.raises(TrainingError, match=r"last\.ckpt: the file cannot be read \((UnpicklingError|BadZipFile)"):
         read_weights(folder, tiny_cell())
     resume_point = find_resume_point(folder, tiny_cell())
     assert resume_point.checkpoint is None and "could not be read" in resume_point.trainer_state.notes[0]

@@ -77,7 +77,9 @@ def find_gate_mismatch(spec: Any, config: ModelConfig) -> str:
     rows, tokens = config.heads + 2, config.heads + 1  # all different, to detect swapped dimensions
     stream = torch.linspace(-1, 1, rows * tokens * config.width).view(rows, tokens, config.width)
     with torch.no_grad():
-        return str(rule.find_gate_error(rule.gates(stream), rows, config.heads, tokens))
+        gates = rule.gates(stream)
+        mismatch = rule.find_gate_error(gates, rows, config.heads, tokens)
+        return str(mismatch or rule.find_channel_error(gates, config.width // config.heads))
 
 
 def check_cell(
@@ -315,7 +317,7 @@ class CompositionChecker:
             return []
         points = [format_levels(composition_point) for composition_point in (other_point, point)]
         at_points = f" at {', '.join(points[0])} and at {', '.join(points[1])}" if point else ""
-        message = f"identical{at_points}: no setting that affects the result differs."
+        message = f"these arms are identical{at_points}: no setting that affects the result differs."
         arms = tuple(dict.fromkeys([other.title, arm.title]))
         return [ConfigIssue(arm.location, "identical_arms", message, arms=arms)]
 

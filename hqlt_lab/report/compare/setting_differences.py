@@ -5,10 +5,11 @@ from typing import Any
 
 from hqlt_lab.experiment.apply_overrides import format_value
 from hqlt_lab.experiment.parse_axes import Range
+from hqlt_lab.formatting import pluralize_count
 from hqlt_lab.report.build_tables import Table
 from hqlt_lab.report.compare.comparison_section import EMPTY_CELL, ComparisonSection
 from hqlt_lab.report.compare.load_compared import ComparedCell, ComparedStudy, SettingValues
-from hqlt_lab.report.value_formatting import join_names, pluralize_count
+from hqlt_lab.report.value_formatting import join_names
 
 MISSING = object()  # the target has no such setting; None is a regular value
 MAX_NAMES = 6
