@@ -42,9 +42,11 @@ class UpdateRule(nn.Module):
     feature_map: str = "silu_l2"
     """The feature map used if the experiment does not set one."""
     needs_unit_keys: bool = False
-    """Whether the memory may diverge if keys are not unit vectors."""
+    """Whether the memory may diverge if keys are longer than unit vectors."""
     needs_nonnegative_features: bool = False
-    """Whether the rule requires features of at least 0, because its normalizer could vanish otherwise."""
+    """Whether the rule requires products of features of at least 0, or its normalizer could vanish."""
+    has_key_channels: bool = False
+    """Whether gates or lookup keys have the channels of a projected key, so that no feature map may widen it."""
     scales_queries: bool = True
     """Whether queries are multiplied by K^-0.5 after the feature map."""
     writes: int = 1

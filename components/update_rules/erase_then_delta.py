@@ -41,6 +41,7 @@ class EraseThenDeltaGates(NamedTuple):
 
 @register("update_rule", "erase_then_delta")
 class EraseThenDelta(LinearRule):
+    has_key_channels = True
     needs_unit_keys = True
 
     def __init__(self, width: int, heads: int, max_beta: MaxBeta = 1.0) -> None:

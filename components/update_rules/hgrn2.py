@@ -29,6 +29,7 @@ from hqlt_lab.registry import register
 
 @register("update_rule", "hgrn2")
 class Hgrn2(LinearRule):
+    has_key_channels = True
     feature_map = "silu"
 
     def __init__(

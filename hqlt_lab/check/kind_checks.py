@@ -253,15 +253,22 @@ def positions_are_per_row(case: ComponentCase) -> None:
 
 
 def features_are_as_declared(case: ComponentCase) -> None:
-    """Features are as `has_unit_norm` and `is_nonnegative` declare, and the gradient at zero is finite."""
+    """Features are as the feature map declares: number, norm, sign and products; the gradient at zero is finite."""
     feature_map = build("feature_map", case.spec, width=8, heads=2).double()
     features = feature_map(fixed_noise(3, 2, 50, 4) * 3)
-    if features.shape != (3, 2, 50, 4):
-        raise CheckFailed(f"an input [3, 2, 50, 4] gives features {list(features.shape)}.")
+    if features.shape != (3, 2, 50, feature_map.features(4)):
+        raise CheckFailed(
+            f"an input [3, 2, 50, 4] gives features {list(features.shape)}, but `features(4)` is "
+            f"{feature_map.features(4)}."
+        )
     if feature_map.has_unit_norm and (features.norm(dim=-1) - 1).abs().max() > 1e-3:
         raise CheckFailed("`has_unit_norm` is declared, but some features do not have norm 1.")
+    if feature_map.has_bounded_norm and features.norm(dim=-1).max() > 1 + 1e-9:
+        raise CheckFailed("`has_bounded_norm` is declared, but some features have a norm above 1.")
     if feature_map.is_nonnegative and features.min() < 0:
         raise CheckFailed("`is_nonnegative` is declared, but some features are negative.")
+    if feature_map.has_nonnegative_products and (features @ features.mT).min() < 0:
+        raise CheckFailed("`has_nonnegative_products` is declared, but the product of some features is negative.")
     zero = torch.zeros(1, 1, 1, 4, dtype=torch.float64, requires_grad=True)
     feature_map(zero).sum().backward()
     if zero.grad is None or not zero.grad.isfinite().all():

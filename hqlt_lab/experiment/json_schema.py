@@ -23,7 +23,7 @@ from hqlt_lab.experiment.run_settings import (
     TrainerConfig,
 )
 from hqlt_lab.experiment.validate.arm_checks import ALLOWABLE_ISSUES
-from hqlt_lab.model.config import COMPONENT_KINDS, ModelConfig, OpsConfig
+from hqlt_lab.model.config import COMPONENT_KINDS, MLP_KINDS, ModelConfig, OpsConfig
 from hqlt_lab.registry import available, describe, options, read_field_docs
 
 JSON_TYPES = {int: "integer", float: "number", bool: "boolean", str: "string", NoneType: "null", dict: "object"}
@@ -104,15 +104,36 @@ def section_summary(settings_type: type) -> str:
 
 
 def model_schema() -> Schema:
-    """Return the schema of the `model` section: ModelConfig without vocabulary; a component may be a list of them."""
+    """Return the schema of the `model` section: ModelConfig without vocabulary, with lists and patterns over layers."""
     schema = settings_schema(ModelConfig)
     del schema["properties"]["vocabulary"]
     for kind in COMPONENT_KINDS:
-        setting, component = schema["properties"][kind], component_schema(kind)
-        schema["properties"][kind] = setting | {
-            "oneOf": [*component["oneOf"], {"type": "array", "items": component}],
-        }
+        component = component_schema(kind)
+        schema["properties"][kind] |= {"oneOf": [*component["oneOf"], *list_forms_over_layers(component)]}
+    mlp = {"enum": list(MLP_KINDS)}
+    schema["properties"]["mlp"] |= {"oneOf": [mlp, *list_forms_over_layers(mlp)]}
     return schema
+
+
+def list_forms_over_layers(value: Schema) -> list[Schema]:
+    """Return the schemas of a list and of both patterns of values over the layers."""
+    run = {"type": "array", "prefixItems": [value, {"type": "integer", "minimum": 1}], "minItems": 2, "maxItems": 2}
+    exceptions = {"type": "object", "patternProperties": {"^-?[0-9]+$": value}, "additionalProperties": False}
+    return [
+        {"type": "array", "items": value},
+        {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["repeat"],
+            "properties": {"repeat": {"type": "array", "items": run, "minItems": 1}},
+        },
+        {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["default", "at"],
+            "properties": {"default": value, "at": exceptions},
+        },
+    ]
 
 
 def settings_schema(settings_type: type) -> Schema:

@@ -60,13 +60,15 @@ class HybridMemory(nn.Module):
         self.schedule: Schedule = build_component("timing")
         self.mixer: Mixer = build_component("mixer")
         self.update_rule: UpdateRule | None = build_component("update_rule") if "fw" in self.mixer.reads else None
-        self.positions: Positions | None = build_component("positions") if "kv" in self.mixer.reads else None
+        self.positions: Positions | None = None
+        if "kv" in self.mixer.reads:
+            self.positions = leave_out_input_positions(build_component("positions"))
         self.feature_map: FeatureMap | None = None
         if self.update_rule is not None:
             specs["feature_map"] = specs["feature_map"] or self.update_rule.feature_map
             self.feature_map = feature_map = build_component("feature_map")
             names = (parse_spec(kind, specs[kind])[0] for kind in ("update_rule", "feature_map"))
-            check_rule_feature_map(self.update_rule, feature_map, *names)
+            check_rule_feature_map(self.update_rule, feature_map, *names, width // heads)
         self.writes = 1 if self.update_rule is None else self.update_rule.writes
 
         self.to_q = nn.Linear(width, width, bias=config.bias)
@@ -161,6 +163,12 @@ class HybridMemory(nn.Module):
         return visible_tokens.keep_last_tokens(size, token_positions, self.writes)
 
     @property
+    def features(self) -> int:
+        """Number of features of a key in the fast weights: the key dimension of the state."""
+        key_dim = self.to_q.out_features // self.heads
+        return key_dim if self.feature_map is None else self.feature_map.features(key_dim)
+
+    @property
     def kv_cache_capacity(self) -> int | None:
         """Maximum number of tokens in the KV cache, or None if it grows with the sequence (softmax without window)."""
         pending = 0 if self.update_rule is None else self.schedule.max_pending_tokens
@@ -169,9 +177,17 @@ class HybridMemory(nn.Module):
         return None if self.schedule.attention_span is None else max(self.schedule.attention_span, pending)
 
 
-def check_rule_feature_map(rule: UpdateRule, feature_map: FeatureMap, rule_name: str, map_name: str) -> None:
+def leave_out_input_positions(positions: Positions) -> Positions:
+    """Return what a layer applies of positions: nothing of those that are only added to the input of the model."""
+    is_input_only = type(positions).embed is not Positions.embed and type(positions).rotate is Positions.rotate
+    return Positions() if is_input_only else positions
+
+
+def check_rule_feature_map(
+    rule: UpdateRule, feature_map: FeatureMap, rule_name: str, map_name: str, key_dim: int
+) -> None:
     """Raise ConfigError if the rule requires a property that the feature map does not declare."""
-    if rule.needs_unit_keys and not feature_map.has_unit_norm:
+    if rule.needs_unit_keys and not (feature_map.has_unit_norm or feature_map.has_bounded_norm):
         raise ConfigError.at(
             "feature_map",
             "keys_not_normalized",
@@ -179,11 +195,19 @@ def check_rule_feature_map(rule: UpdateRule, feature_map: FeatureMap, rule_name:
             "normalize them.",
             "Use silu_l2, or leave feature_map out.",
         )
-    if rule.needs_nonnegative_features and not feature_map.is_nonnegative:
+    if rule.needs_nonnegative_features and not (feature_map.is_nonnegative or feature_map.has_nonnegative_products):
         raise ConfigError.at(
             "feature_map",
             "features_not_positive",
             f"the normalizer of update_rule {rule_name!r} can be zero where features are negative, "
             f"as those of feature_map {map_name!r} can be.",
             "Use elu_plus_one, or normalizer: none.",
+        )
+    if rule.has_key_channels and feature_map.features(key_dim) != key_dim:
+        raise ConfigError.at(
+            "feature_map",
+            "features_differ_from_key_channels",
+            f"update_rule {rule_name!r} has a gate for each of the {key_dim} channels of a key, and feature_map "
+            f"{map_name!r} makes {feature_map.features(key_dim)} features of them.",
+            "Use a feature map that keeps the number of channels, or a rule with one gate per head.",
         )

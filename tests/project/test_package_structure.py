@@ -36,7 +36,7 @@ ALLOWED_IMPORTS = {
     "ops.fused": "ops",
     "ops.scan": "ops",
     "components": "",
-    "components.feature_maps": "registry",
+    "components.feature_maps": "errors registry ops",
     "components.mixers": "registry",
     "components.positions": "errors registry",
     "components.timings": "registry ops",

@@ -30,7 +30,8 @@ from hqlt_lab.experiment.validate.metric_names import RequestedMetrics, find_unk
 from hqlt_lab.experiment.yaml.interpolation import resolve_each_section
 from hqlt_lab.experiment.yaml.source_map import parent_paths
 from hqlt_lab.hashing import hash_json
-from hqlt_lab.model.config import COMPONENT_KINDS, ModelConfig
+from hqlt_lab.model.config import COMPONENT_KINDS, PER_LAYER_SETTINGS, ModelConfig
+from hqlt_lab.model.layer_pattern import iter_layer_values
 from hqlt_lab.registry import build, find_factory, find_failing_component, parse_spec
 
 if TYPE_CHECKING:
@@ -97,7 +98,8 @@ def check_cell(
         if model is not None and EMPTY_FAST_WEIGHTS not in allowed_issues:
             schedule_issues, warnings = check_empty_fast_weights(model, task.sequence_length("train"), cell)
         overlap, overlap_warnings = check_example_overlap(task, cell, allowed_issues) if task else ([], [])
-        issues = task_issues + overlap + agent_issues + model_issues + schedule_issues
+        too_long = [] if model is None else check_document_length(model, task, cell)
+        issues = task_issues + overlap + agent_issues + model_issues + schedule_issues + too_long
         window_warnings = [] if model is None or schedule_issues else check_window_length(model, task, cell)
         result_cache[cache_key] = issues, overlap_warnings + warnings + window_warnings
     return result_cache[cache_key]
@@ -128,14 +130,14 @@ def check_model(cell: Cell, vocabulary: int | None) -> tuple[Any, Issues]:
 
 
 def layer_period(model: Mapping[str, Any]) -> int:
-    """Return the number of layers after which all component lists repeat."""
-    return lcm(*(len(model[kind]) for kind in COMPONENT_KINDS if isinstance(model[kind], list)))
+    """Return the number of layers after which all lists over the layers repeat."""
+    return lcm(*(len(model[name]) for name in PER_LAYER_SETTINGS if isinstance(model[name], list)))
 
 
 def check_component_options(model: Mapping[str, Any]) -> Issues:
     """Collect option errors from each component separately, since building the model stops at the first."""
-    specs_by_kind = {kind: model[kind] if isinstance(model[kind], list) else [model[kind]] for kind in COMPONENT_KINDS}
-    components = [(kind, spec) for kind, specs in specs_by_kind.items() for spec in specs if spec is not None]
+    entries = [(kind, spec) for kind in COMPONENT_KINDS for _, spec in iter_layer_values(model[kind])]
+    components = [(kind, spec) for kind, spec in entries if spec is not None]
     return [
         issue.under("model")
         for kind, spec in components
@@ -229,6 +231,16 @@ def check_window_length(model: Any, task: Any, cell: Cell) -> Issues:
     return [
         ConfigIssue("model.timing", "window_far_too_long", message, f"A window of {longest:,} gives the same result.")
     ]
+
+
+def check_document_length(model: Any, task: Any, cell: Cell) -> Issues:
+    """Return an issue if positions have a length and some sequence of the task is longer."""
+    limit = None if model.positions is None else model.positions.max_length
+    longest = max(task.sequence_length(split) for split in task.splits)
+    if limit is None or longest <= limit:
+        return []
+    message = f"there are {limit:,} positions, but the longest sequence of task {cell.task['name']!r} has {longest:,}."
+    return [ConfigIssue("model.positions", "document_longer_than_positions", message, f"Use {longest} or more.")]
 
 
 def first_read_position(delay: int, hold: int | None) -> int:

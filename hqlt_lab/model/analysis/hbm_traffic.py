@@ -5,7 +5,8 @@
     softmax                                 q, k and v, and its output
     fast weights                            q, k and v of every write, the gates, and their output
     gates of a rule                         x and the gates
-    feature map, positions                  what they change, read and written; 0 if they change nothing
+    feature map, positions                  what they change, read and written; 0 if they change nothing; a row of
+                                            learned positions
     mixer                                   x, the outputs that it reads, its output; 0 if it passes one on unchanged
 
 Element-wise work outside of components (activations, residual sums, the loss) is assumed to be fused with its
@@ -34,7 +35,8 @@ def component_traffic(model: SequenceModel) -> Iterator[tuple[str, int]]:
     if model.embed is not None:
         yield "embedding", 2 * model.config.width
     if model.positions is not None:
-        yield "positions", 2 * model.config.width
+        has_table = any(True for _ in model.positions.parameters())  # whose row is read too
+        yield "positions", (3 if has_table else 2) * model.config.width
     for name, module in model.named_modules():
         if component_of_name(name) in LINEAR_COMPONENTS and (numbers := map_traffic(module)):
             yield component_of_name(name), numbers
@@ -64,8 +66,9 @@ def hybrid_memory_traffic(memory: HybridMemory) -> Iterator[tuple[str, int]]:
     if memory.update_rule is not None:
         writes, gates = memory.writes, count_gate_numbers(memory.update_rule.gates(x))
         yield "update_rule", width + gates
-        yield "feature_map", 2 * (1 + writes) * width
-        yield "fast_weights", (2 + 2 * writes) * width + gates
+        features = memory.heads * memory.features
+        yield "feature_map", (1 + writes) * (width + features)
+        yield "fast_weights", (1 + writes) * (features + width) + gates
 
 
 def count_gate_numbers(gates: GateTuple) -> int:
