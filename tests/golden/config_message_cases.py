@@ -103,6 +103,8 @@ def list_file_cases() -> Iterator[tuple[str, str, str | bytes]]:
     yield "measure.margin", "below_minimum", VALID + "measure: {margin: -1}\n"
     yield "model.tie_embeddings", "no_embeddings", "question: What?\ntask: t_maze\nmodel: {tie_embeddings: true}\n"
     yield "model.mixer", "layers_not_divisible", VALID + "arms: {a: {model.mixer: [sum, sum, sum]}}\n"
+    positions = "arms: {a: {model.positions: {name: learned, length: 9}}}\n"
+    yield "model.positions", "document_longer_than_positions", VALID + positions
     yield "model.layers", "above_maximum", VALID + "arms: {a: {model.layers: 100000}}\n"
     yield "task.test_length", "train_test_overlap", overlap
     yield "tune", "not_a_mapping_of_paths", VALID + "tune: [train.lr]\n"
@@ -342,6 +344,17 @@ CASES: list[Case] = [
     lambda: Schedule(gates="late"),
     lambda: build_model(**SMALL_MODEL, update_rule="linear_attention", feature_map="silu_l2"),
     lambda: build_model(**SMALL_MODEL, positions=["rope", "sinusoidal"]),
+    lambda: build_model(**SMALL_MODEL, update_rule="gla", feature_map="taylor"),
+    lambda: build_model(**SMALL_MODEL, positions={"name": "learned", "length": 2})(torch.zeros(1, 3, dtype=torch.long)),
+    lambda: ModelConfig(layers=4, mixer={"default": "sum", "at": {4: "vector"}}),
+    lambda: ModelConfig(layers=4, mixer={"default": "sum", "at": {3: "vector", -1: "static"}}),
+    lambda: ModelConfig(layers=4, mixer={"repeat": [["sum", 3]]}),
+    lambda: ModelConfig(mixer={"repeat": [["sum", 2]], "at": {}}),
+    lambda: ModelConfig(mixer={"at": {"first": "sum"}, "each": 2}),
+    lambda: ModelConfig(mixer={"default": "sum", "at": [0]}),
+    lambda: ModelConfig(mixer={"repeat": []}),
+    lambda: ModelConfig(mixer={"repeat": [["sum"]]}),
+    lambda: ModelConfig(mlp=["gelu", "relu"]),
     # files with components
     lambda: registry.load_components("nowhere.py"),
     lambda: registry.load_components(Path.cwd()),
