@@ -6,6 +6,7 @@ The schema is generated from the settings dataclasses and the registry. It canno
 settings (incompatible components, identical arms); `hqlt plan` does these.
 """
 
+from collections.abc import Callable
 from dataclasses import MISSING, fields
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -15,12 +16,15 @@ from hqlt_lab.experiment.load_experiment import DEFAULT_SEEDS, DEFAULT_TUNE_SEED
 from hqlt_lab.experiment.parse_axes import Range
 from hqlt_lab.experiment.run_settings import (
     MATCH_QUANTITIES,
+    MEMORIES,
     AgentConfig,
     MatchConfig,
     MeasureConfig,
+    MemoryTrainConfig,
     PruneConfig,
     TrainConfig,
     TrainerConfig,
+    WindowRange,
 )
 from hqlt_lab.experiment.validate.arm_checks import ALLOWABLE_ISSUES
 from hqlt_lab.model.config import COMPONENT_KINDS, MLP_KINDS, ModelConfig, OpsConfig
@@ -70,7 +74,7 @@ def build_json_schema() -> Schema:
         "extends": {"type": "string"},
         "task": component_schema("task"),
         **{
-            name: model_schema() if name == "model" else settings_schema(settings_type)
+            name: NESTED_SCHEMAS[name]() if name in NESTED_SCHEMAS else settings_schema(settings_type)
             for name, settings_type in SETTINGS_SECTIONS.items()
         },
         "evaluate": {"oneOf": [{"type": "array", "items": {"type": "string"}}, evaluate]},
@@ -113,6 +117,19 @@ def model_schema() -> Schema:
     mlp = {"enum": list(MLP_KINDS)}
     schema["properties"]["mlp"] |= {"oneOf": [mlp, *list_forms_over_layers(mlp)]}
     return schema
+
+
+def train_schema() -> Schema:
+    """Return the schema of the `train` section, with the settings of single memories and of the drawn window."""
+    schema = settings_schema(TrainConfig)
+    memories = {name: settings_schema(MemoryTrainConfig) for name in MEMORIES}
+    schema["properties"]["memories"] |= {"type": "object", "additionalProperties": False, "properties": memories}
+    window = settings_schema(WindowRange) | {"required": ["low", "high"]}
+    schema["properties"]["window"] |= {"anyOf": [window, {"type": "null"}]}
+    return schema
+
+
+NESTED_SCHEMAS: dict[str, Callable[[], Schema]] = {"model": model_schema, "train": train_schema}
 
 
 def list_forms_over_layers(value: Schema) -> list[Schema]:

@@ -8,6 +8,8 @@ fast_weights        the fast-weight memory of a layer
 hybrid_memory       one layer: two memories and their mixer
 block               memory and MLP around a residual stream
 sequence_model      tokens to logits
+layer_pattern       lists and patterns of settings over the layers
+softmax_window      windows of a model that differ from the declared ones
 initialize          seeded initialization of each parameter
 analysis/           parameters, state sizes, FLOPs, roofline, probes, lesions, backends
 """

@@ -57,6 +57,7 @@ class HybridMemory(nn.Module):
             return build(kind, specs[kind], width=width, heads=heads)
 
         self.heads, self.ops = heads, OpsConfig()
+        self.silent: tuple[str, ...] = ()  # memories whose answer is replaced by 0: "fw", "kv"
         self.schedule: Schedule = build_component("timing")
         self.mixer: Mixer = build_component("mixer")
         self.update_rule: UpdateRule | None = build_component("update_rule") if "fw" in self.mixer.reads else None
@@ -108,12 +109,24 @@ class HybridMemory(nn.Module):
                 token_positions,
                 None if state is None else state.fw,
             )
+        fw, kv = self.silence("fw", fw), self.silence("kv", kv)
         mixed = self.norm(self.mixer(x, fw, kv)).transpose(1, 2).flatten(2)  # [B, T, width]
         if self.to_gate is not None:
             mixed = mixed * F.silu(self.to_gate(x))
         return self.to_out(mixed), MemoryState(
             token_positions.document_length, self.next_kv_cache(visible_tokens, token_positions), fast_weights, conv
         )
+
+    def silence(self, name: str, answer: Tensor | None) -> Tensor | None:
+        """Return the answer of a memory, or 0 if it is silent.  Its parameters then get gradients of 0, not None."""
+        if answer is None or name not in self.silent:
+            return answer
+        return answer.masked_fill(torch.ones((), dtype=torch.bool, device=answer.device), 0.0)
+
+    def own_components(self, name: str) -> list[nn.Module]:
+        """Return the components that only one of the memories uses, "fw" or "kv"."""
+        components = (self.update_rule, self.feature_map) if name == "fw" else (self.positions,)
+        return [component for component in components if component is not None]
 
     def set_backends(self, ops: OpsConfig) -> None:
         """Set the backends that compute the two memories."""

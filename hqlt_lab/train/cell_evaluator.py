@@ -23,7 +23,7 @@ from hqlt_lab.rundir.outcome import read_outcome
 from hqlt_lab.tasks._base import Split
 from hqlt_lab.train.fit import build_model
 from hqlt_lab.train.lightning_module import TrainingModule
-from hqlt_lab.train.load_trained_model import load_cell, read_weights
+from hqlt_lab.train.load_trained_model import load_cell, load_weights
 from hqlt_lab.train.rl.evaluate_agent import score_agent
 from hqlt_lab.train.rl.sac_trainer import set_up_agent_device
 from hqlt_lab.train.trainer import build_trainer, silence_lightning
@@ -102,7 +102,7 @@ def restore_run(folder: Path, cell: Cell) -> tuple[Trainer, TrainingModule]:
     module = TrainingModule(build_model(cell, task), task, cell, TrainerState())
     trainer = build_trainer(cell, 1, folder, Callback())
     trainer.precision_plugin.convert_module(module)  # before loading, because the weights may be float64
-    module.model.load_state_dict(read_weights(folder, cell))
+    load_weights(module.model, folder, cell)
     module.to(trainer.strategy.root_device)
     return trainer, module
 

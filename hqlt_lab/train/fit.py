@@ -118,7 +118,12 @@ def build_model(cell: Cell, task: Task) -> SequenceModel:
 def finish_run(trainer: Trainer, module: TrainingModule, callback: RunCallback) -> Outcome:
     """Test the last or best weights, as `train.report` says, and return the outcome."""
     valid_metrics = select_reported_weights(
-        module.cell, callback.folder, module.trainer_state, lambda weights: load_full_weights(module, weights)
+        module.cell,
+        callback.folder,
+        module.trainer_state,
+        model=module.model,
+        step=trainer.global_step,
+        load_weights=lambda weights: load_full_weights(module, weights),
     )
     module.to(trainer.strategy.root_device)  # Lightning moves it to the CPU after training
     score = score_module(trainer, module, "test")

@@ -26,6 +26,7 @@ from hqlt_lab.train.interrupt import StopSignalHandler
 from hqlt_lab.train.micro_batches import MicroBatch, MicroBatches
 from hqlt_lab.train.optim import build_adamw, lr_factor
 from hqlt_lab.train.scoring import total_loss
+from hqlt_lab.train.step_conditions import drop_frozen_gradients, set_training_step
 from hqlt_lab.train.trainer_state import TrainerState
 
 
@@ -64,6 +65,7 @@ class TrainingModule(LightningModule):
     def micro_batch_loss(self, micro_batch: MicroBatch) -> Tensor:
         """Return the sum of the cross-entropies of a micro-batch, after seeding from (seed, step, micro_step, rank)."""
         seed_generators(micro_batch.tokens.device, self.cell.seed, micro_batch.step, micro_batch.micro_step, get_rank())
+        set_training_step(self.model, self.cell, micro_batch.step)
         return total_loss(self.model, self.task, micro_batch.tokens, micro_batch.labels)
 
     def configure_gradient_clipping(self, optimizer: Optimizer, *_: Any, **__: Any) -> None:
@@ -76,6 +78,7 @@ class TrainingModule(LightningModule):
             self.global_step, loss, norm.item(), allow_overflow=self.cell.trainer.precision == "16-mixed"
         )
         clip_gradients(self.model.parameters(), self.cell.train.clip, norm)
+        drop_frozen_gradients(self.model, self.cell.train, self.global_step)
         lr = optimizer.param_groups[0]["lr"]
         self.step_metrics = {"train/loss": loss, "train/lr": lr, "train/gradient_norm": norm.item()}
 

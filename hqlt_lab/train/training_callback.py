@@ -40,6 +40,7 @@ from hqlt_lab.train.interrupt import stopped_after_saving
 from hqlt_lab.train.lightning_module import TrainingModule
 from hqlt_lab.train.micro_batches import MicroBatch
 from hqlt_lab.train.scoring import Score, score_model
+from hqlt_lab.train.step_conditions import set_evaluation_step
 from hqlt_lab.train.trainer import compute_dtype
 from hqlt_lab.train.trainer_state import (
     Metrics,
@@ -163,6 +164,7 @@ class RunCallback(Callback):
     def on_optimizer_step_end(self, trainer: Trainer, module: TrainingModule, step: int) -> None:
         """Log, validate, probe, save and stop, as due after this optimizer step."""
         train = self.cell.train
+        set_evaluation_step(module.model, train, step)
         if step % train.log_every == 0:
             self.record_metrics(trainer, step, module.step_metrics | self.speed_metrics(module, step))
         if validated := step % train.valid_every == 0 or step == train.steps:

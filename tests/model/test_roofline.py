@@ -71,7 +71,7 @@ def test_traffic_of_a_small_hybrid_equals_the_count_by_hand():
 def test_traffic_of_wide_features_and_learned_positions_equals_the_count_by_hand():
     settings = {"width": 8, "heads": 2, "layers": 1, "mixer": "fw_only", "feature_map": {"name": "dpfp", "nu": 2}}
     positions = {"name": "learned", "length": 7}
-    demands = demands_by_component(roofline(build_on_meta(**settings, positions=positions, mlp="none"), 7, 1e12))
+    demands = costs_by_component(roofline(build_on_meta(**settings, positions=positions, mlp="none"), 7, 1e12))
     features = 2 * (2 * 4 * 2)  # of two heads
     traffic = {
         "feature_map": 2 * (8 + features),  # of queries and keys

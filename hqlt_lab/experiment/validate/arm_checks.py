@@ -89,7 +89,8 @@ def check_cell(
     """Return the issues and warnings of a cell, without allowed ones. Results are cached in `result_cache`."""
     agent_issues = [] if cell.agent is None else check_agent_settings(cell)
     agent_paths = [issue.path for issue in agent_issues]
-    cache_key = hash_json([cell.task, cell.model, count_train_examples(cell), allowed_issues, agent_paths])
+    settings = [cell.task, cell.model, cell.train.memories, cell.train.window is None]
+    cache_key = hash_json([*settings, count_train_examples(cell), allowed_issues, agent_paths])
     if cache_key not in result_cache:
         task, task_issues = check_task(cell, metrics)
         model, model_issues = check_model(cell, task.vocabulary) if task else (None, [])
@@ -99,9 +100,10 @@ def check_cell(
             schedule_issues, warnings = check_empty_fast_weights(model, task.sequence_length("train"), cell)
         overlap, overlap_warnings = check_example_overlap(task, cell, allowed_issues) if task else ([], [])
         too_long = [] if model is None else check_document_length(model, task, cell)
-        issues = task_issues + overlap + agent_issues + model_issues + schedule_issues + too_long
+        memory_issues, memory_warnings = ([], []) if model is None else check_training_of_memories(model, cell)
+        issues = task_issues + overlap + agent_issues + model_issues + schedule_issues + too_long + memory_issues
         window_warnings = [] if model is None or schedule_issues else check_window_length(model, task, cell)
-        result_cache[cache_key] = issues, overlap_warnings + warnings + window_warnings
+        result_cache[cache_key] = issues, overlap_warnings + warnings + window_warnings + memory_warnings
     return result_cache[cache_key]
 
 
@@ -169,6 +171,7 @@ def check_agent_settings(cell: Cell) -> Issues:
         ("trainer.nodes", trainer.nodes > 1, "an agent is trained in one process.", "Use 1."),
         ("trainer.precision", trainer.precision == "16-mixed", "gradients are not scaled.", "Use 'bf16-mixed'."),
         ("train.accumulate", train.accumulate > 1, "a batch of episodes is not split.", "Use 1."),
+        ("train.window", train.window is not None, "it acts and learns with one window.", "Leave it out."),
         ("train.compile", train.compile, "an agent reads one observation at a time.", "Leave it out."),
         ("train.probe_every", bool(train.probe_every), "probes need examples, and there are none.", "Use 0."),
     )
@@ -231,6 +234,25 @@ def check_window_length(model: Any, task: Any, cell: Cell) -> Issues:
     return [
         ConfigIssue("model.timing", "window_far_too_long", message, f"A window of {longest:,} gives the same result.")
     ]
+
+
+def check_training_of_memories(model: Any, cell: Cell) -> CheckResult:
+    """Return the issues and warnings of `train.memories` and `train.window`: settings that have no effect."""
+    from hqlt_lab.model.softmax_window import has_softmax_window
+
+    issues, warnings = list[ConfigIssue](), list[ConfigIssue]()
+    for name in cell.train.memories:
+        path = f"train.memories.{name}"
+        components = [component for memory in model.memories for component in memory.own_components(name)]
+        if not any(name in memory.mixer.reads for memory in model.memories):
+            issues.append(ConfigIssue(path, "unread_memory", f"the mixer of no layer reads {name}.", "Leave it out."))
+        elif cell.train.memory(name).lr_scale != 1 and not any(any(True for _ in c.parameters()) for c in components):
+            message = f"{name} has no parameters of its own in this model, so its learning rate has no effect."
+            warnings.append(ConfigIssue(f"{path}.lr_scale", "memory_without_parameters", message))
+    if cell.train.window is not None and not any(map(has_softmax_window, model.memories)):
+        message = "no layer has a softmax window that could be drawn."
+        issues.append(ConfigIssue("train.window", "no_window_to_draw", message, "Set the window of a timing."))
+    return issues, warnings
 
 
 def check_document_length(model: Any, task: Any, cell: Cell) -> Issues:

@@ -41,6 +41,7 @@ from hqlt_lab.train.gradient_clipping import DivergenceError, write_failing_step
 from hqlt_lab.train.interrupt import StopSignalHandler, stopped_after_saving
 from hqlt_lab.train.rl.evaluate_agent import score_agent
 from hqlt_lab.train.rl.sac_trainer import SacTrainer
+from hqlt_lab.train.step_conditions import zero_waiting_memories
 from hqlt_lab.train.trainer import compute_dtype, lightning_precision
 from hqlt_lab.train.trainer_state import Metrics, MetricsCallback, TrainerState, TrainingTimer, record_validation
 
@@ -78,7 +79,14 @@ def finish_agent_run(
 ) -> Outcome:
     """Test the last or best weights, as `train.report` says, record an episode, and return the outcome."""
     timer = TrainingTimer(trainer_state)
-    valid_metrics = select_reported_weights(sac_trainer.cell, folder, trainer_state, sac_trainer.load_weights)
+    valid_metrics = select_reported_weights(
+        sac_trainer.cell,
+        folder,
+        trainer_state,
+        model=sac_trainer.agent,
+        step=sac_trainer.counters.steps,
+        load_weights=sac_trainer.load_weights,
+    )
     score = score_agent(sac_trainer.agent, sac_trainer.environment, "test", sac_trainer.cell.train.eval_batch_size)
     metrics = add_prefix("test", score.metrics)
     on_metrics(sac_trainer.counters.steps, metrics)
@@ -229,6 +237,7 @@ class AgentRun:
     def validate_agent(self) -> None:
         """Score the validation episodes, save the weights if they are the best, and finish if the goal is reached."""
         step = self.sac_trainer.counters.steps
+        zero_waiting_memories(self.sac_trainer.agent, self.cell.train, step)
         score = score_agent(
             self.sac_trainer.agent, self.sac_trainer.environment, "valid", self.cell.train.eval_batch_size
         )
@@ -237,7 +246,12 @@ class AgentRun:
         loss = {name: value for name, value in self.sac_trainer.update_metrics.items() if name == "train/loss"}
         if record_validation(self.trainer_state, self.cell, step, valid | loss):
             write_best_weights(
-                {"state_dict": self.sac_trainer.checkpoint_weights(), **self.checkpoint_metadata()}, self.folder
+                {
+                    "state_dict": self.sac_trainer.checkpoint_weights(),
+                    "global_step": step,
+                    **self.checkpoint_metadata(),
+                },
+                self.folder,
             )
         self.sac_trainer.counters.last_validated = step
 
