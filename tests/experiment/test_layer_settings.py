@@ -6,6 +6,7 @@ import jsonschema
 import pytest
 import torch
 
+from hqlt_lab.experiment.cell import cell_from_dict
 from hqlt_lab.experiment.expand_cells import cell_key, expand_plan
 from hqlt_lab.experiment.json_schema import build_json_schema
 from hqlt_lab.experiment.load_experiment import load_experiment
@@ -176,3 +177,74 @@ def test_json_schema_describes_settings_over_layers():
         {"mixer": {"default": "sum", "at": {"a": "sum"}}},
     ):
         assert not validator.is_valid(BASE | {"model": mistake})
+
+
+TRAIN_MISTAKES = [
+    ({"memories": {"kw": {}}}, "train.memories.kw", "unknown_memory"),
+    ({"memories": {"kv": 500}}, "train.memories.kv", "not_a_mapping_of_settings"),
+    ({"memories": {"kv": {"start": 500}}}, "train.memories.kv.start", "unknown_setting"),
+    ({"memories": {"kv": {"start_step": -1}}}, "train.memories.kv.start_step", "below_minimum"),
+    ({"memories": {"fw": {"lr_scale": -0.5}}}, "train.memories.fw.lr_scale", "below_minimum"),
+    ({"memories": 3}, "train.memories", "setting_of_wrong_type"),
+    ({"window": {"low": 8}}, "train.window", "missing_setting"),
+    ({"window": {"low": 8, "high": 4}}, "train.window.high", "range_in_wrong_order"),
+    ({"window": {"low": 0, "high": 4}}, "train.window.low", "below_minimum"),
+    ({"window": {"low": 8, "high": 9.5}}, "train.window.high", "setting_of_wrong_type"),
+    ({"window": {"low": 8, "high": 9}, "compile": True}, "train.window", "window_with_compile"),
+]
+
+
+@pytest.mark.parametrize(("train", "path", "code"), TRAIN_MISTAKES)
+def test_mistakes_in_the_training_of_memories_are_reported(load, train, path, code):
+    with raises_issue(path, code):
+        load(train=BASE["train"] | train)
+
+
+def test_training_of_a_memory_that_no_layer_reads_is_rejected(load):
+    with raises_issue("train.memories.kv", "unread_memory"):
+        load(arms={"a": {}, "b": {"train.memories.kv.start_step": 5, "model.mixer": "fw_only"}})
+
+
+@pytest.mark.parametrize(
+    "changes", [{"model.timing": {"name": "synchronous", "window": None}}, {"model.mixer": "fw_only"}], ids=str
+)
+def test_window_that_no_layer_has_cannot_be_drawn(load, changes):
+    with raises_issue("train.window", "no_window_to_draw"):
+        load(arms={"a": {}, "b": {"train.window": {"low": 2, "high": 8}, **changes}})
+
+
+def test_window_of_an_agent_cannot_be_drawn(load):
+    with raises_issue("train.window", "not_supported_for_agents"):
+        load(**AGENT, train=BASE["train"] | {"window": {"low": 2, "high": 8}})
+
+
+def test_learning_rate_of_a_memory_without_parameters_is_a_warning(load):
+    (warning,) = load(train=BASE["train"] | {"memories": {"kv": {"lr_scale": 0.5}}}).warnings
+    assert "train.memories.kv.lr_scale" in warning
+    assert load(train=BASE["train"] | {"memories": {"fw": {"lr_scale": 0.5}}}).warnings == ()
+
+
+def test_training_of_memories_is_part_of_the_key_unless_it_is_the_default(load):
+    arms = {"a": {}, "b": {"train.memories.fw.start_step": 5}, "c": {"train.window": {"low": 2, "high": 8}}}
+    keys = keys_by_arm(load(arms=arms))
+    assert len(set(keys.values())) == 3
+    defaults = {"memories": {"fw": {"start_step": 0, "lr_scale": 1.0}}, "window": None}
+    assert keys_by_arm(load(train=BASE["train"] | defaults)) == {"base": keys["a"]}
+
+
+def test_stored_cell_has_the_training_of_its_memories(load):
+    train = {"memories": {"fw": {"start_step": 5, "lr_scale": 0.5}}, "window": {"low": 2, "high": 8}}
+    ((_, cell),) = expand_plan(load(train=BASE["train"] | train))
+    stored = json.loads(json.dumps(cell.to_dict()))
+    assert {name: stored["train"][name] for name in train} == train
+    assert cell_from_dict(stored) == cell
+
+
+def test_json_schema_describes_the_training_of_memories():
+    validator = jsonschema.Draft202012Validator(build_json_schema())
+    assert validator.is_valid(
+        BASE | {"train": {"memories": {"kv": {"start_step": 5}}, "window": {"low": 2, "high": 8}}}
+    )
+    assert validator.is_valid(BASE | {"train": {"window": None}})
+    for mistake in ({"memories": {"kw": {}}}, {"memories": {"kv": {"start": 5}}}, {"window": {"low": 2}}):
+        assert not validator.is_valid(BASE | {"train": mistake})

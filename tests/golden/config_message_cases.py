@@ -134,6 +134,11 @@ def list_file_cases() -> Iterator[tuple[str, str, str | bytes]]:
     yield "agent.target_rate", "out_of_range", agent
     yield "agent.hidden", "out_of_range", agent
     yield "agent.updates_per_step", "not_positive", agent
+    unread = "arms: {a: {model.mixer: fw_only, train.memories.kv.start_step: 5}}\n"
+    yield "train.memories.kv", "unread_memory", VALID + unread
+    drawn = "arms: {a: {model.mixer: fw_only, train.window: {low: 2, high: 8}}}\n"
+    yield "train.window", "no_window_to_draw", VALID + drawn
+    yield "train.memories.kw", "unknown_memory", VALID + "arms: {a: {train.memories.kw.start_step: 5}}\n"
 
 
 def load_file(text: str | bytes, name: str = "question.yaml", overrides: tuple[str, ...] = ()) -> object:
@@ -428,6 +433,7 @@ CASES: list[Case] = [
         VALID.replace("synchronous, window: 4", "delayed_stream, window: 12"), "mostly_empty_fast_weights"
     ),
     lambda: list_warnings(VALID.replace("window: 4", "window: 100000"), "window_far_too_long"),
+    lambda: list_warnings(VALID + "arms: {a: {train.memories.kv.lr_scale: 0.5}}\n", "memory_without_parameters"),
     lambda: parse_value("!!python/name:os.system"),
     lambda: select_items([0, 1], FILTERED_LABELS, ["arm"]),
     lambda: select_items([0, 1], FILTERED_LABELS, ["armm=a"]),
@@ -440,6 +446,10 @@ CASES: list[Case] = [
     # models, training and evaluation
     lambda: ModelConfig(layers=3, mixer=["sum", "vector"]),
     lambda: ModelConfig(dropout=1.0),
+    lambda: TrainConfig(memories={"kv": 500}),
+    lambda: TrainConfig(window={"low": 8}),
+    lambda: TrainConfig(window={"low": 8, "high": 4}),
+    lambda: TrainConfig(window={"low": 8, "high": 9}, compile=True),
     lambda: sizes(None, 0),
     lambda: roofline(None, 1, 0),
     lambda: require_both_memories({"fw"}, "fw"),
