@@ -123,9 +123,13 @@ def long_context_curves(evaluator: "CellEvaluator", max_factor: int, again: bool
     if stored and not again and all(curve.length_factor == max_factor for curve in stored):
         return stored
     trainer, module = evaluator.restore()
-    model = module.model.eval()
     with silence_lightning(), trainer.precision_plugin.val_step_context():
-        evaluation = LongContextEval(model, module.task, max_factor, evaluator.cell.train.eval_batch_size)  # type: ignore[arg-type]
+        evaluation = LongContextEval(
+            module.model,  # type: ignore[arg-type]
+            module.task,
+            max_factor,
+            evaluator.cell.train.eval_batch_size,
+        )
         write_long_context_curves(evaluator.folder, evaluation.measure_curves())
     evaluator.has_computed = True
     return read_long_context_curves(evaluator.folder)

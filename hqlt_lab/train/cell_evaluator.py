@@ -96,7 +96,7 @@ class CellEvaluator:
 
 @silence_lightning()
 def restore_run(folder: Path, cell: Cell) -> tuple[Trainer, TrainingModule]:
-    """Restore a trained model with the precision and accelerator of its training, on one device."""
+    """Restore a trained model without dropout, with the precision and accelerator of its training, on one device."""
     cell = replace(cell, trainer=replace(cell.trainer, devices=1, nodes=1, strategy="auto"))
     task = build("task", cell.task)
     module = TrainingModule(build_model(cell, task), task, cell, TrainerState())
@@ -104,6 +104,7 @@ def restore_run(folder: Path, cell: Cell) -> tuple[Trainer, TrainingModule]:
     trainer.precision_plugin.convert_module(module)  # before loading, because the weights may be float64
     load_weights(module.model, folder, cell)
     module.to(trainer.strategy.root_device)
+    module.eval()
     return trainer, module
 
 

@@ -15,13 +15,15 @@ from hqlt_lab.rundir.evaluations import EVALUATIONS_FILE, list_evaluations, read
 from hqlt_lab.rundir.outcome import read_outcome
 from hqlt_lab.rundir.sync_state import read_sync_state
 from hqlt_lab.track.tracking_store import StoreConnection
+from hqlt_lab.train.cell_evaluator import CellEvaluator
 from tests.issues import raises_issue
 
 STUDY = """
 question: Who does the work?
 task: {name: parity, train_length: [3, 8], test_length: [8, 16], eval_size: 64}
 model:
-  {width: 8, heads: 2, layers: 2, mlp_width: 8, timing: {name: synchronous, window: 4}, mixer: vector, positions: none}
+  {width: 8, heads: 2, layers: 2, mlp_width: 8, timing: {name: synchronous, window: 4}, mixer: vector, positions: none,
+   dropout: 0.1}
 train: {steps: 20, batch_size: 16, lr: 3e-2, valid_every: 10, log_every: 10}
 trainer: {accelerator: cpu, precision: bf16-mixed}
 launcher: {workers: 1, threads: 1}
@@ -60,11 +62,19 @@ def test_arms_of_a_file_are_scored_intact_and_lesioned_unless_they_have_one_memo
     assert not any(read_evaluations(folder) for folder in cell_folders("alone"))
 
 
-def test_intact_model_has_the_scores_of_the_end_of_training(study_folder):
-    run_evaluate("work.yaml")
+@pytest.mark.parametrize("split", ["test", "valid"])
+def test_intact_model_has_the_scores_of_the_end_of_training(study_folder, split):
+    run_evaluate("work.yaml", "--split", split)
     for folder in [*cell_folders("vector"), *cell_folders("alone")]:
-        outcome = read_outcome(folder).metrics
-        assert read_evaluations(folder)["test"] == {name: outcome[name] for name in outcome if name[:5] == "test/"}
+        outcome, scores = read_outcome(folder).metrics, read_evaluations(folder)[split]
+        assert set(scores) <= set(outcome) and f"{split}/loss" in scores
+        assert scores == {name: outcome[name] for name in scores}
+        assert outcome["valid/loss"] != outcome["test/loss"]
+
+
+def test_restored_model_has_no_dropout(study_folder):
+    _, module = CellEvaluator(cell_folders("vector")[0]).restore()
+    assert not any(layer.training for layer in module.model.modules())
 
 
 def test_scores_of_a_lesion_are_printed_and_logged_to_mlflow(study_folder):
@@ -91,11 +101,15 @@ def test_evaluations_and_probes_of_a_file_are_logged_to_its_runs(study_folder):
 
 def test_stored_evaluations_are_reused_unless_again_is_set(study_folder):
     folder = cell_folders("vector")[1]
+
+    def list_test_evaluations():
+        return [evaluation for evaluation in list_evaluations(folder) if evaluation.split == "test"]
+
     lab.evaluate(folder, lesion="fw")
-    before = list_evaluations(folder)
-    assert not lab.evaluate(folder, lesion="fw").cells[0].new and list_evaluations(folder) == before
+    before = list_test_evaluations()
+    assert not lab.evaluate(folder, lesion="fw").cells[0].new and list_test_evaluations() == before
     assert lab.evaluate(folder, lesion="fw", again=True).cells[0].new
-    after = list_evaluations(folder)
+    after = list_test_evaluations()
     assert [evaluation.metrics for evaluation in after] == [evaluation.metrics for evaluation in before]
     assert min(evaluation.time for evaluation in after) > max(evaluation.time for evaluation in before)
 

@@ -145,6 +145,18 @@ def test_a_model_is_scored_without_dropout_and_on_the_requested_split():
     assert scores["valid"]["loss"] != scores["test"]["loss"]
 
 
+def test_validation_scores_are_those_of_the_valid_split_and_the_test_split_is_scored_at_the_end(folder):
+    cell, log = tiny_cell(), MetricsLog()
+    outcome = fit(cell, folder, log)
+    task, model = lab.build("task", cell.task), lab.build_model(**cell.model, vocabulary=3)
+    model.load_state_dict({name.removeprefix("model."): value for name, value in last_weights(folder).items()})
+    for split in ("valid", "test"):
+        metrics = score_model(model, task, split, 16).metrics
+        assert {name: outcome.metrics[f"{split}/{name}"] for name in metrics} == pytest.approx(metrics)
+    assert [step for step, metrics in log if "test/loss" in metrics] == [12]
+    assert outcome.metrics["valid/loss"] != outcome.metrics["test/loss"]
+
+
 def test_recomputing_activations_gives_bitwise_equal_results(tmp_path):
     stored, recomputed = (fit(tiny_cell(recompute=value), tmp_path / str(value)) for value in (False, True))
     assert stored.metrics == recomputed.metrics
