@@ -111,6 +111,21 @@ def test_beta_is_max_beta_times_a_sigmoid(name, max_beta):
     torch.testing.assert_close(beta, expected)
 
 
+def test_bounded_delta_equals_its_formula():
+    rule, x = build_component("update_rule", "bounded_delta"), random(B, T, WIDTH)
+    q, k, v = random(3, B, H, T, V)
+    beta = torch.sigmoid(x @ rule.to_beta.weight.T)  # [B, T, H]
+    reads, state = rule.scan(q, k, v, rule.gates(x), None, ScanContext())
+    for b in range(B):
+        for h in range(H):
+            memory = torch.zeros(V, V, dtype=torch.float64)  # rows are values, columns are keys
+            for t in range(T):
+                error = v[b, h, t] - memory @ k[b, h, t]
+                memory = torch.tanh(memory + beta[b, t, h] * torch.outer(error, k[b, h, t]))
+                torch.testing.assert_close(reads[b, h, t], memory @ q[b, h, t])
+            torch.testing.assert_close(state[b, h], memory.T)
+
+
 def test_gated_delta_is_initialized_in_the_published_ranges():
     rule = build("update_rule", "gated_delta", width=4, heads=4000)
     rate, decay_rate = rule.log_rate.exp(), F.softplus(rule.fade_bias)

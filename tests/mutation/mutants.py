@@ -75,8 +75,133 @@ ESCAPED_BEFORE = [
     ),
 ]
 
+# bugs at other places than those above, which the tests of an audit did not catch
+ESCAPED_LATER = [
+    Mutant(
+        "a run ignores the seed for its initial weights",
+        "hqlt_lab/train/fit.py",
+        "initialize_parameters(model, model.config, cell.seed)",
+        "initialize_parameters(model, model.config, 0)",
+        ("tests/train/test_training_step.py",),
+    ),
+    Mutant(
+        "dropout ignores the seed",
+        "hqlt_lab/train/lightning_module.py",
+        "tokens.device, self.cell.seed, micro",
+        "tokens.device, 0, micro",
+        ("tests/train/test_training_step.py",),
+    ),
+    Mutant(
+        "an agent ignores the seed for its initial weights",
+        "hqlt_lab/train/rl/loop.py",
+        "initialize_parameters(agent, config, cell.seed)",
+        "initialize_parameters(agent, config, 0)",
+        ("tests/agent/test_sac_trainer.py",),
+    ),
+    Mutant(
+        "episodes ignore the seed",
+        "hqlt_lab/train/rl/loop.py",
+        'reset("train", self.cell.seed, first',
+        'reset("train", 0, first',
+        ("tests/agent/test_sac_trainer.py",),
+    ),
+    Mutant(
+        "batches of episodes ignore the seed",
+        "hqlt_lab/train/rl/loop.py",
+        "sample_batch(self.cell.seed,",
+        "sample_batch(0,",
+        ("tests/agent/test_sac_trainer.py",),
+    ),
+    Mutant(
+        "sampled actions ignore the seed",
+        "hqlt_lab/train/rl/loop.py",
+        "self.cell.seed, ACTING",
+        "0, ACTING",
+        ("tests/agent/test_sac_trainer.py",),
+    ),
+    Mutant(
+        "an agent is clipped at twice the limit",
+        "hqlt_lab/train/rl/loop.py",
+        "train.clip, norm)",
+        "train.clip and 2 * train.clip, norm)",
+        ("tests/agent/test_sac_trainer.py",),
+    ),
+    Mutant(
+        "an agent is evaluated with dropout",
+        "hqlt_lab/train/rl/evaluate_agent.py",
+        "    agent.eval()\n",
+        "",
+        ("tests/agent/test_sac_trainer.py",),
+    ),
+    Mutant(
+        "an agent is tested on the valid split",
+        "hqlt_lab/train/rl/fit_agent.py",
+        'sac_trainer.environment, "test", sac',
+        'sac_trainer.environment, "valid", sac',
+        ("tests/agent/test_sac_trainer.py",),
+    ),
+    Mutant(
+        "validation uses the test split",
+        "hqlt_lab/train/training_callback.py",
+        'score_module(trainer, module, "valid")',
+        'score_module(trainer, module, "test")',
+        ("tests/train/test_run_end.py",),
+    ),
+    Mutant(
+        "an evaluation ignores the requested split",
+        "hqlt_lab/train/cell_evaluator.py",
+        "return score_module(trainer, module, split).metrics",
+        'return score_module(trainer, module, "test").metrics',
+        ("tests/cli/test_evaluate.py",),
+    ),
+    Mutant(
+        "restored models keep their dropout",
+        "hqlt_lab/train/cell_evaluator.py",
+        "    module.eval()\n",
+        "",
+        ("tests/cli/test_evaluate.py",),
+    ),
+    Mutant(
+        "the gradient of windows beyond 40 tokens is cut",
+        "hqlt_lab/ops/attention/sliding_window_cpu.py",
+        "    grads = (torch.empty_like(q)",
+        "    attention.schedule = Schedule(window=min(window, 40) or None)\n"
+        "    attention.default_bias.zero_()\n    grads = (torch.empty_like(q)",
+        ("tests/ops/test_attention.py",),
+    ),
+    Mutant(
+        "bounded delta writes twice as much",
+        "components/update_rules/bounded_delta.py",
+        "gates.beta[..., None, None] * k",
+        "2 * gates.beta[..., None, None] * k",
+        ("tests/components/test_formulas.py",),
+    ),
+    Mutant(
+        "the note on optional stopping is lost",
+        "hqlt_lab/report/wording/table_notes.py",
+        "notes.append(SEEDS_ADVICE)",
+        "pass",
+        ("tests/report/test_report.py",),
+    ),
+    Mutant(
+        "the first run of a study caches no plan",
+        "hqlt_lab/study/plan/plan_cache.py",
+        "or not folder.is_dir()",
+        "or not (folder / 'cells.journal').exists()",
+        ("tests/study/test_plan_cache.py::test_first_run_of_a_study_caches_its_plan",),
+    ),
+    Mutant(
+        "compared studies are paired by order",
+        "hqlt_lab/report/stats/mean_difference.py",
+        "[second[seed] - first[seed] for seed in shared]",
+        "[b - a for a, b in zip(first.values(), second.values())]",
+        ("tests/report/test_compare.py",),
+    ),
+]
+
 MUTANTS = [
     *ESCAPED_BEFORE,
+    *ESCAPED_LATER,
     Mutant(
         "chunk triangle includes the diagonal",
         "hqlt_lab/ops/scan/scalar_gate_chunk.py",

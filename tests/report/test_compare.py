@@ -197,6 +197,13 @@ def test_paired_and_welch_intervals_equal_those_of_scipy():
     assert (paired.low, paired.high) == pytest.approx((expected.low, expected.high))
 
 
+def test_differences_are_paired_by_seed_whatever_the_order_of_the_seeds():
+    values, differences = {0: 10.0, 1: 50.0, 2: 90.0}, {2: 3.0, 7: 80.0, 0: 1.0, 1: 2.0}
+    paired = mean_difference(values, {seed: values.get(seed, 0.0) + each for seed, each in differences.items()})
+    expected = stats.ttest_1samp([1.0, 2.0, 3.0], 0).confidence_interval()
+    assert (paired.mean, paired.low, paired.high) == pytest.approx((2.0, expected.low, expected.high))
+
+
 def test_intervals_of_differences_have_the_width_of_rounding_and_only_possible_values(make_study):
     first = make_study("a", {"delta": {0: 100.0, 1: 100.0}, "linear": {0: 100.0, 1: -100.0}})
     paired = make_study("b", {"delta": {0: 90.0, 1: 90.0}, "linear": {0: -40.0, 1: 100.0}})
