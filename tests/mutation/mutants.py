@@ -165,8 +165,10 @@ ESCAPED_LATER = [
         "the gradient of windows beyond 40 tokens is cut",
         "hqlt_lab/ops/attention/sliding_window_cpu.py",
         "    grads = (torch.empty_like(q)",
-        "    attention.schedule = Schedule(window=min(window, 40) or None)\n"
-        "    attention.default_bias.zero_()\n    grads = (torch.empty_like(q)",
+        "    attention.schedule = Schedule(window=min(window, 40) or None, block=block or None)\n"
+        "    t = torch.arange(band_width)[None, :, None] + attention.overlap\n"
+        "    attention.default_bias = attention.mask_bias(0, slice(0, 1), t)\n"
+        "    grads = (torch.empty_like(q)",
         ("tests/ops/test_attention.py",),
     ),
     Mutant(
@@ -196,6 +198,20 @@ ESCAPED_LATER = [
         "[second[seed] - first[seed] for seed in shared]",
         "[b - a for a, b in zip(first.values(), second.values())]",
         ("tests/report/test_compare.py",),
+    ),
+    Mutant(
+        "the correction for several comparisons ignores the test of groups",
+        "hqlt_lab/report/stats/baseline_differences.py",
+        "max(estimate.p_value, group_p or 0.0)",
+        "estimate.p_value",
+        (DIFFERENCES,),
+    ),
+    Mutant(
+        "seeds are extrapolated from values in two groups",
+        "hqlt_lab/report/stats/baseline_differences.py",
+        "MIN_SEEDS_EXTRAPOLATION and group_p is None",
+        "MIN_SEEDS_EXTRAPOLATION",
+        (DIFFERENCES,),
     ),
 ]
 

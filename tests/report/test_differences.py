@@ -152,6 +152,19 @@ def test_values_in_two_groups_are_compared_by_an_exact_test(differences_of):
     assert (better.verdict, mixed.verdict) == ("better", "not_significant")
 
 
+def test_the_test_of_the_groups_counts_in_the_correction_for_several_comparisons(differences_of):
+    # by t alone the first comparison would be rejected, so that the second one had the level 0.05 instead of 0.025
+    differences = differences_of([1.0, 2.0, 1.5], [98.0, 99.0, 98.4], [1.2, 99.0, 2.2])
+    assert differences[0].p < 0.001 < 0.05 < differences[0].two_groups
+    assert [difference.confidence for difference in differences] == [0.975, 0.975]
+
+
+def test_no_number_of_seeds_is_extrapolated_from_values_in_two_groups(differences_of):
+    (difference,) = differences_of([1.0, 98.0, 2.0, 1.5, 3.0], [98.0, 1.0, 99.0, 97.0, 2.0])
+    assert difference.two_groups is not None and difference.low < 0 < difference.high
+    assert difference.seeds_needed is None
+
+
 def test_values_that_differ_by_arm_or_by_seed_alone_form_no_two_groups(differences_of):
     by_arm = differences_of([1.0, 2.0, 1.5], [98.0, 99.0, 98.4])
     by_seed = differences_of([1.0, 2.0, 90.0], [3.0, 4.1, 92.0])
