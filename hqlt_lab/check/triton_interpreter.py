@@ -16,7 +16,6 @@ third of it: the interpreter replaces all functions of triton.language again at 
 """
 
 import builtins
-import importlib
 import inspect
 import os
 import sys
@@ -26,7 +25,7 @@ from functools import cache
 from typing import Any
 
 from hqlt_lab.errors import ConfigError
-from hqlt_lab.ops.scan.fla_kernels import KERNEL_MODULES
+from hqlt_lab.ops.scan.fla_kernels import KERNEL_NAMES, load_kernel
 
 
 def enable_triton_interpreter() -> None:
@@ -42,8 +41,8 @@ def enable_triton_interpreter() -> None:
     avoid_repeated_patching()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # fla warns that there is no GPU
-        for name in KERNEL_MODULES.values():
-            importlib.import_module(name)
+        for name in KERNEL_NAMES:
+            load_kernel(name, recurrent=False)
     for name, module in list(sys.modules.items()):
         if name.startswith("fla.") and isinstance(module, types.ModuleType):
             module.range = interpreter_range  # type: ignore[attr-defined]

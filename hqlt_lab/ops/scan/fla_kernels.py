@@ -21,8 +21,8 @@ epsilon is the only factor of p besides k, it is divided by the change of p^T k;
 before rounding.
 """
 
+import warnings
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any, NamedTuple
 
 import torch
@@ -33,34 +33,79 @@ from hqlt_lab.ops.precision import at_least_float32
 
 MIN_LOG_KEEP = -50.0  # e^-50 is negligible, and the kernels' sums lose precision with larger magnitudes
 MAX_CORRECTION = 0.05  # rounding changes p^T k by more than this only if terms of both signs cancel
-KERNEL_MODULES = {
-    "simple_gla": "fla.ops.simple_gla",
-    "gla": "fla.ops.gla",
-    "delta_rule": "fla.ops.delta_rule",
-    "gated_delta_rule": "fla.ops.gated_delta_rule",
-    "kda": "fla.ops.kda",
-    "gdn2": "fla.ops.gdn2",
-    "comba": "fla.ops.comba",
-    "dplr_delta_rule": "fla.ops.generalized_delta_rule",
-}
+KERNEL_NAMES = (
+    "simple_gla",
+    "gla",
+    "delta_rule",
+    "gated_delta_rule",
+    "kda",
+    "gdn2",
+    "comba",
+    "dplr_delta_rule",
+)
 
 
 class KernelInputs(NamedTuple):
     """A kernel and its arguments, except the state.  In every kernel, a step with arguments of 0 changes nothing."""
 
-    kernel: str  # a key of KERNEL_MODULES
+    kernel: str  # one of KERNEL_NAMES
     q: Tensor  # [B, H, T, K]
     step_arguments: dict[str, Tensor]  # [B, H, T * n, ...], with n writes per token
 
 
 def load_kernel(name: str, *, recurrent: bool) -> Callable[..., Any]:
-    """Import a kernel: chunk-parallel, or one step at a time, which has no backward pass for most rules."""
-    kernel: Callable[..., Any] = getattr(
-        import_module(KERNEL_MODULES[name]), f"fused_recurrent_{name}" if recurrent else f"chunk_{name}"
-    )
-    if name == "gla" and recurrent:  # its decay argument has another name than that of chunk_gla
-        return lambda g, **arguments: kernel(gk=g, **arguments)
-    return kernel
+    """Import a kernel: chunk-parallel, or one step at a time, which has no backward pass for most rules.
+
+    Import statements can be traced by torch.compile, unlike importlib.
+    """
+    match name:
+        case "simple_gla":
+            from fla.ops.simple_gla import chunk_simple_gla, fused_recurrent_simple_gla
+
+            return fused_recurrent_simple_gla if recurrent else chunk_simple_gla
+        case "gla":
+            from fla.ops.gla import chunk_gla, fused_recurrent_gla
+
+            return rename_gla_decay(fused_recurrent_gla) if recurrent else chunk_gla
+        case "delta_rule":
+            from fla.ops.delta_rule import chunk_delta_rule, fused_recurrent_delta_rule
+
+            return fused_recurrent_delta_rule if recurrent else chunk_delta_rule
+        case "gated_delta_rule":
+            from fla.ops.gated_delta_rule import chunk_gated_delta_rule, fused_recurrent_gated_delta_rule
+
+            return fused_recurrent_gated_delta_rule if recurrent else chunk_gated_delta_rule
+        case "kda":
+            from fla.ops.kda import chunk_kda, fused_recurrent_kda
+
+            return fused_recurrent_kda if recurrent else chunk_kda
+        case "gdn2":
+            from fla.ops.gdn2 import chunk_gdn2, fused_recurrent_gdn2
+
+            return fused_recurrent_gdn2 if recurrent else chunk_gdn2
+        case "comba":
+            from fla.ops.comba import chunk_comba, fused_recurrent_comba
+
+            return fused_recurrent_comba if recurrent else chunk_comba
+        case _:
+            from fla.ops.generalized_delta_rule import fused_recurrent_dplr_delta_rule
+
+            return fused_recurrent_dplr_delta_rule if recurrent else chunk_dplr_without_warning
+
+
+def rename_gla_decay(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Return fused_recurrent_gla with the argument names of chunk_gla."""
+    return lambda g, **arguments: kernel(gk=g, **arguments)
+
+
+@torch.compiler.disable  # as fla disables the kernel itself; a graph cannot be broken inside catch_warnings
+def chunk_dplr_without_warning(**arguments: Any) -> Any:
+    """Call chunk_dplr_delta_rule without its warning about float32, which it computes correctly."""
+    from fla.ops.generalized_delta_rule import chunk_dplr_delta_rule
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".* does not support float32 on some platforms", RuntimeWarning)
+        return chunk_dplr_delta_rule(**arguments)
 
 
 def make_kernel_inputs(q: Tensor, k: Tensor, v: Tensor, gates: Gates) -> KernelInputs:
@@ -168,15 +213,21 @@ def dot_correction(exact: tuple[Tensor, Tensor], rounded: tuple[Tensor, Tensor])
 
 
 def round_lookup_key(lookup: Tensor, erased_key: Tensor, rounded_erased_key: Tensor) -> Tensor:
-    """Round a lookup key such that its product with the rounded key is about the exact product.
+    """Round a lookup key such that its product with the rounded key is the exact product.
 
-    The error of the product is spread over all channels before rounding.  Its gradient is that of `lookup`.
+    One channel is changed by what rounding changed the product: that which leaves the smallest error, among those in
+    which the key is not small.  The gradient is that of plain rounding.
     """
     dtype = rounded_erased_key.dtype
     if lookup.dtype == dtype:
         return lookup
     with torch.no_grad():
-        error = dot_product(lookup, erased_key) - dot_product(lookup.to(dtype), rounded_erased_key)
-        norm = dot_product(rounded_erased_key, rounded_erased_key)
-        correction = torch.where(norm > 0, error / norm, 0.0) * rounded_erased_key
-    return (lookup + correction).to(dtype)
+        rounded, key = lookup.to(dtype).to(lookup.dtype), rounded_erased_key.to(lookup.dtype)
+        error = dot_product(lookup, erased_key) - dot_product(rounded, key)
+        changed = (rounded + error / key).to(dtype).to(lookup.dtype)
+        remaining_error = (error - (changed - rounded) * key).abs()
+        is_small = key.square() < 0.9 * key.square().mean(-1, keepdim=True)
+        best = remaining_error.masked_fill(is_small | remaining_error.isnan(), torch.inf).argmin(-1, keepdim=True)
+        change = torch.zeros_like(rounded).scatter(-1, best, (changed - rounded).gather(-1, best))
+        rounding = torch.where((key == 0).all(-1, keepdim=True), 0.0, rounded + change - lookup)
+    return (lookup + rounding).to(dtype)

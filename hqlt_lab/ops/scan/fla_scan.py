@@ -5,7 +5,6 @@ to that form, and documents to sequences of one long row.  With few steps and wi
 form of a kernel is used.  q, k, v are passed in the precision of v; gates and state are float32.
 """
 
-import warnings
 from typing import Any
 
 import torch
@@ -37,16 +36,15 @@ def fla_scan(
         kernel_inputs = make_kernel_inputs(*map(pad_channels, (q, k, v)), map_gates(pad_gate_channels, gates))
         steps = unroll_steps(kernel_inputs.q, kernel_inputs.step_arguments, context)
         varlen = None if steps.doc_start is None else make_varlen_sequences(steps.doc_start)
-        arguments = {name: to_time_major(x, varlen) for name, x in ({"q": steps.q} | steps.step_arguments).items()}
+        arguments: dict[str, Any] = {
+            name: to_time_major(x, varlen) for name, x in ({"q": steps.q} | steps.step_arguments).items()
+        }
         if state is not None:
-            state = pad_channels(pad_channels(at_least_float32(state)).mT).mT
+            state = F.pad(at_least_float32(state), (0, -value_dim % 16, 0, -key_dim % 16))
         is_short = steps.q.shape[2] <= MAX_RECURRENT_STEPS and not needs_grad
         kernel = load_kernel(kernel_inputs.kernel, recurrent=is_short)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".* does not support float32 on some platforms", RuntimeWarning)
-            reads, last_state = kernel(
-                **arguments, **initial_state_arguments(state, varlen), scale=1.0, output_final_state=True
-            )
+        arguments |= initial_state_arguments(state, varlen)
+        reads, last_state = kernel(**arguments, scale=1.0, output_final_state=True)
         reads = reads.view(len(q), -1, *reads.shape[2:]).transpose(1, 2)  # [B, H, L, V]
         last_state = last_state if varlen is None else last_state[varlen.last_sequence]
         return steps.select_token_reads(reads)[..., :value_dim].to(dtype), last_state[..., :key_dim, :value_dim]
