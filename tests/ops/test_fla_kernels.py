@@ -1,6 +1,8 @@
 """Every linear rule has a kernel of fla; its arguments, used as the kernel's formula says, give the reference scan."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -210,15 +212,31 @@ def values_and_gradients(scan, inputs, context, dtype):
 
 
 def print_errors_in_interpreter():
-    """Print the kernel, the precision and the largest relative error of scans by fla, with and without hold."""
+    """Print the kernel and the largest relative error of scans by fla that no shipped rule needs, or not with hold."""
     enable_triton_interpreter()
     valid = torch.rand(B, 18, generator=torch.Generator().manual_seed(4)) < 0.8
-    cases = list(scans(18))
-    for number, (kernel, inputs) in enumerate(cases):
-        hold = 4 if number % 2 else None
+    first = make_scan(18, lookup="first", writes=2)
+    for hold, dtype, inputs in (
+        (4, torch.float32, make_scan(18, lookup="channels", decay="scalar")),
+        (4, torch.float32, erase_before_write(first)),
+        (None, torch.float32, erase_before_write(look_up_late(first))),
+        (None, torch.float32, make_scan(18, lookup="own", decay="scalar", writes=2)),
+        (None, torch.float16, make_scan(18, lookup="early")),
+    ):
         context = ScanContext(hold, valid, doc_starts(18, hold))
-        for dtype in (torch.float32, torch.float16):
-            expected = values_and_gradients(recurrent_scan, inputs, context, torch.float64)
-            actual = values_and_gradients(fla_scan, inputs, context, dtype)
-            error = max(relative_error(a, b) for a, b in zip(actual, expected, strict=True))
-            print(json.dumps([kernel, str(dtype), error]), flush=True)
+        expected = values_and_gradients(recurrent_scan, inputs, context, torch.float64)
+        actual = values_and_gradients(fla_scan, inputs, context, dtype)
+        error = max(relative_error(a, b) for a, b in zip(actual, expected, strict=True))
+        print(json.dumps([str(dtype), error]), flush=True)
+
+
+@pytest.mark.slow
+def test_forms_of_gates_that_no_rule_has_agree_with_the_reference_in_the_interpreter(monkeypatch):
+    pytest.importorskip("fla")
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    script = "from tests.ops.test_fla_kernels import print_errors_in_interpreter; print_errors_in_interpreter()"
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    errors = [json.loads(line) for line in process.stdout.splitlines()]
+    assert len(errors) == 5, process.stderr
+    for dtype, error in errors:
+        assert error < {"torch.float32": 1e-5, "torch.float16": 1e-2}[dtype]
