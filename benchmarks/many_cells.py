@@ -35,7 +35,7 @@ from hqlt_lab.study.run_study import open_plan
 from hqlt_lab.track.provenance import cell_code_hashes
 
 STUDY = """
-question: What does a large study cost to be looked at?
+question: How long do commands that only read take in a large study?
 task: {{name: parity, train_length: [3, 40], test_length: [40, 256]}}
 model: {{width: 64, heads: 2, layers: 2, update_rule: delta, timing: {{name: synchronous, window: 8}}, positions: none}}
 train: {{steps: 200}}

@@ -20,15 +20,15 @@ from hqlt_lab.study.ledger.cell_record import CellRecord
 from hqlt_lab.study.study_callback import StudyCallback
 
 WORKERS = 2
-SLEEPER = '''
+FIXED_DURATION = '''
 import time
 from hqlt_lab.components.mixers._base import Mixer
 from hqlt_lab.registry import register
 
 
-@register("mixer", "sleeper")
-class Sleeper(Mixer):
-    """Sleeper: the sum of both memories; a forward pass in training takes the given number of seconds."""
+@register("mixer", "fixed_duration")
+class FixedDuration(Mixer):
+    """Fixed duration: the sum of both memories; a forward pass in training takes the given number of seconds."""
 
     def __init__(self, seconds: float = 1.0) -> None:
         super().__init__()
@@ -42,8 +42,8 @@ class Sleeper(Mixer):
 STUDY = """
 question: What does a study cost beside its cells?
 task: {{name: parity, train_length: [3, 4], test_length: [4, 5], eval_size: 1}}
-model: {{width: 4, heads: 1, layers: 1, mlp_width: 4, mixer: {{name: sleeper, seconds: {seconds}}}, positions: none,
-  timing: {{name: synchronous, window: 2}}}}
+model: {{width: 4, heads: 1, layers: 1, mlp_width: 4, mixer: {{name: fixed_duration, seconds: {seconds}}},
+  positions: none, timing: {{name: synchronous, window: 2}}}}
 train: {{steps: 1, batch_size: 1, keep: none}}
 trainer: {{accelerator: cpu}}
 launcher: {{workers: {workers}, threads: 1}}
@@ -67,8 +67,8 @@ class StudyClock(StudyCallback):
 def main(cells: int, seconds: float) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "sleeper.py").write_text(SLEEPER)
-        lab.load_components(folder / "sleeper.py")
+        (folder / "fixed_duration.py").write_text(FIXED_DURATION)
+        lab.load_components(folder / "fixed_duration.py")
         (folder / "study.yaml").write_text(STUDY.format(cells=cells, seconds=seconds, workers=WORKERS))
         start, clock = time.perf_counter(), StudyClock()
         lab.run(folder / "study.yaml", limit=WORKERS, runs=folder / "runs")  # warms up the forkserver

@@ -197,7 +197,7 @@ def write_error_message(error: OSError, folder: Path) -> str:
     """Return the error message for a folder in which nothing can be written."""
     reason = error.strerror if folder.is_dir() else "the folder does not exist"
     return (
-        f"{error.filename or folder}: cannot be written ({reason}). Saved results are intact: restore the folder or "
+        f"{error.filename or folder}: it cannot be written ({reason}). Saved results are intact: restore the folder or "
         "its permissions, and run the same command again."
     )
 

@@ -37,6 +37,11 @@ def format_count(count: float) -> str:
     return format_scaled(count, 1000, ("", "k", "M", "B", "T")).replace(" ", "")
 
 
+def pluralize_count(count: int, noun: str) -> str:
+    """Return e.g. "1 cell" or "2 cells"."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def format_scaled(value: float, base: int, units: tuple[str, ...]) -> str:
     """Return the value in the smallest unit in which it is below `base`."""
     for unit in units[:-1]:

@@ -33,7 +33,7 @@ def parse_spec(kind: str, spec: ComponentSpec, location: str | None = None) -> t
             raise RegistryError.at(
                 location,
                 "component_without_name",
-                f"a {kind} needs a name, got {dict(spec)}.",
+                f"a component needs a name, got {dict(spec)}.",
                 "Write the name, or {name: ..., option: ...}.",
             )
         name = chosen_options.pop("name")
@@ -83,7 +83,7 @@ def find_option_issues(kind: str, name: str, chosen_options: Mapping[str, Any], 
 def argument_hint(kind: str) -> str:
     """Return a sentence that lists the arguments which the lab provides for this kind, or ""."""
     provided = KINDS[kind].provided
-    return f"Arguments that hqlt_lab can pass to a {kind}: {format_names(provided)}." if provided else ""
+    return f"Arguments that hqlt_lab can pass to components of this kind: {format_names(provided)}." if provided else ""
 
 
 def check_base_class(kind: str, name: str, factory: Callable[..., Any], location: str) -> None:
@@ -112,7 +112,9 @@ def build(kind: str, spec: ComponentSpec, location: str | None = None, **provide
     needed = [key for key in parameters if key in KINDS[kind].provided]
     if missing := [key for key in needed if key not in provided and parameters[key].is_required]:
         raise RegistryError.at(
-            location, "argument_not_provided", f"{kind} {name!r} needs {format_names(missing)}, which was not passed."
+            location,
+            "argument_not_provided",
+            f"{kind} {name!r} needs arguments that were not passed: {format_names(missing)}.",
         )
     with issues_under(location):  # a component reports issues by the names of its options
         return factory(**chosen_options, **{key: provided[key] for key in needed if key in provided})

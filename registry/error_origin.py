@@ -62,17 +62,20 @@ def find_failing_component(error: Exception) -> ComponentFailure | None:
         if not any(kind == "launcher" for kind, _ in components)
     }
     frames = [*walk_tb(error.__traceback__)][::-1]
-    for frame, line in frames:
-        if components := components_by_file.get(frame.f_code.co_filename):
-            return ComponentFailure(*component_at_line(components, line), frame.f_code.co_filename, line, error)
     owners = {
-        _factories[component]: (*component, file)
+        _factories[component]: (component, file)
         for file, components in components_by_file.items()
         for component in components
     }
+    for frame, line in frames:
+        if components := components_by_file.get(frame.f_code.co_filename):
+            owner = owners.get(type(frame.f_locals.get("self")))  # may be a subclass of the one whose line it is
+            component = owner[0] if owner else component_at_line(components, line)
+            return ComponentFailure(*component, frame.f_code.co_filename, line, error)
     for frame, _ in frames:
         if owner := owners.get(type(frame.f_locals.get("self"))):
-            return ComponentFailure(*owner, describe(*owner[:2]).line, error)
+            component, file = owner
+            return ComponentFailure(*component, file, describe(*component).line, error)
     return None
 
 

@@ -1,4 +1,7 @@
-"""Interface of a feature map: the map applied to queries and keys before the fast weights, [.., K] -> [.., K]."""
+"""Interface of a feature map: applied to queries and keys before the fast weights, [.., K] -> [.., features(K)].
+
+A map may widen the key, which makes the memory larger: the fast weights are a matrix of features x values.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -10,8 +13,16 @@ class FeatureMap(nn.Module):
 
     has_unit_norm: bool = False
     """Whether every feature vector has length 1 (or 0)."""
+    has_bounded_norm: bool = False
+    """Whether no feature vector is longer than 1, as with unit norm; also erasing rules are then stable."""
     is_nonnegative: bool = False
     """Whether all features are at least 0."""
+    has_nonnegative_products: bool = False
+    """Whether the product of any two feature vectors is at least 0, as with nonnegative features."""
+
+    def features(self, dim: int) -> int:
+        """Return the number of features of a query or key with `dim` channels."""
+        return dim
 
     if TYPE_CHECKING:  # nn.Module declares its call as (...) -> Any
 

@@ -2,16 +2,17 @@
 
     y = a * fw + b * kv,   (a, b) = weights(x)
 
-    mixer      a                    b                    size of a, b         parameters per layer
-    fw_only    1                    0                    constants            0
-    kv_only    0                    1                    constants            0
-    sum        1                    1                    constants            0
-    static     learned              learned              one per layer        2
-    scalar     sigmoid(W_a x)       sigmoid(W_b x)       one per head         2 * heads * width
-    vector     c = sigmoid(W x)     1 - c                one per channel      width^2
-    separate   sigmoid(W_a x)       sigmoid(W_b x)       one per channel      2 * width^2
+    mixer                a                  b                size of a, b      parameters per layer
+    fw_only              1                  0                constants         0
+    kv_only              0                  1                constants         0
+    sum                  1                  1                constants         0
+    static               learned            learned          one per layer     2
+    scalar               sigmoid(W_a x)     sigmoid(W_b x)   one per head      2 * heads * width
+    vector               c = sigmoid(W x)   1 - c            one per channel   width^2
+    independent_vector   sigmoid(W_a x)     sigmoid(W_b x)   one per channel   2 * width^2
 
-The weights of scalar, vector and separate are computed for every token; those of static are the same for all tokens.
+The weights of scalar, vector and independent_vector are computed for every token; those of static are the same for all
+tokens.
 
 A mixer implements `weights`, which the probes also use to measure how much of each memory passes
 (`model/analysis/memory_probes.py`).  A mixer that is not a weighted sum overrides `forward` instead.  `reads` names the

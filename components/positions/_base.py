@@ -11,7 +11,13 @@ WaveBase = Annotated[float, "Ratio of the longest to the shortest wavelength, ap
 
 
 class Positions(nn.Module):
-    """Base class in which both methods change nothing; a component overrides one of them."""
+    """Base class in which both methods change nothing; a component overrides one of them.
+
+    A component that overrides `embed` alone is built once per model; its layers do not see it.
+    """
+
+    max_length: int | None = None
+    """Tokens of the longest document that has positions; None: any length.  The model checks it."""
 
     def embed(self, x: Tensor, position: Tensor) -> Tensor:
         """Add positions [B or 1, T] to the embedded tokens x [B, T, width]."""

@@ -1,9 +1,9 @@
 """Delayed stream: a token enters the fast weights as it leaves the softmax window.
 
 Each past token is in exactly one memory.  The key-value pair of token t - window is written at step t: with the gates
-of token t (`gates: current`), as in the equation of the HQLT paper, or with its own (`gates: travel`).
+of token t (`gates: current`), as in the equation of the HQLT paper, or with its own (`gates: own`).
 
-    timing: {name: delayed_stream, window: 64, gates: travel}
+    timing: {name: delayed_stream, window: 64, gates: own}
 """
 
 from typing import Annotated, Literal
@@ -16,8 +16,8 @@ from hqlt_lab.registry import register
 def delayed_stream(
     window: Annotated[int, "Number of latest tokens, which softmax sees and the fast weights do not."] = 64,
     gates: Annotated[
-        Literal["current", "travel"],
-        "Gates of a delayed key-value pair: the current token's (current) or its own (travel).",
+        Literal["current", "own"],
+        "Gates with which a delayed key-value pair is written: the current token's, or its own.",
     ] = "current",
 ) -> Schedule:
     return Schedule(delay=window, window=window, gates=gates)

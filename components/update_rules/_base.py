@@ -24,14 +24,14 @@ from hqlt_lab.errors import ConfigError
 from hqlt_lab.ops.dispatch import SCAN_BACKENDS, BackendChoice, OpSpec, linear_scan, scan_limitation, select_backend
 from hqlt_lab.ops.flops import (
     Flops,
-    channel_scan_flops,
+    channel_gate_scan_flops,
     measure_flops,
     product_flops,
     scan_backward_flops,
     scan_flops,
 )
 from hqlt_lab.ops.gates import Gates, GateTuple, ScanContext, linear_step, map_gates
-from hqlt_lab.ops.scan.chunk_boundaries import ChunkLayout
+from hqlt_lab.ops.scan.chunk_layout import ChunkLayout
 from hqlt_lab.ops.scan.chunked import CHUNK_SIZE
 from hqlt_lab.ops.scan.recurrent import read_state, recurrent_scan
 
@@ -42,9 +42,11 @@ class UpdateRule(nn.Module):
     feature_map: str = "silu_l2"
     """The feature map used if the experiment does not set one."""
     needs_unit_keys: bool = False
-    """Whether the memory may diverge if keys are not unit vectors."""
+    """Whether the memory may diverge if keys are longer than unit vectors."""
     needs_nonnegative_features: bool = False
-    """Whether the rule requires features of at least 0, because its normalizer could vanish otherwise."""
+    """Whether the rule requires products of features of at least 0, or its normalizer could vanish."""
+    has_key_channels: bool = False
+    """Whether gates or lookup keys have the channels of a projected key, so that no feature map may widen it."""
     scales_queries: bool = True
     """Whether queries are multiplied by K^-0.5 after the feature map."""
     writes: int = 1
@@ -76,6 +78,10 @@ class UpdateRule(nn.Module):
                 return f"{name} is {list(gate.shape)} for {sizes}, but {self.gate_shape} is needed."
             if gate is not None and gate.isnan().any():
                 return f"{name} is NaN for some tokens."
+        return ""
+
+    def find_channel_error(self, gates: Any, size: int) -> str:
+        """Return a sentence about channels of gates that do not fit keys and values of `size` channels, or ""."""
         return ""
 
     def scan(
@@ -168,6 +174,11 @@ class LinearRule(UpdateRule):
             return gate_error
         return find_gates_error(gates)
 
+    def find_channel_error(self, gates: Any, size: int) -> str:
+        if type(self).scan is not LinearRule.scan:  # it may change keys, values and gates first
+            return ""
+        return find_linear_input_error(self.example_scan_inputs(gates, size, size))
+
     def step(self, state: Tensor, k: Tensor, v: Tensor, gates: Any) -> Tensor:
         return linear_step(state, k, v, gates)
 
@@ -182,16 +193,16 @@ class LinearRule(UpdateRule):
     ) -> tuple[Tensor, Tensor]:
         return recurrent_scan(*self.scan_inputs(q, k, v, gates), state, context, read=self.read)
 
-    def example_scan_inputs(self, gates: Any) -> LinearInputs:
+    def example_scan_inputs(self, gates: Any, key_dim: int, value_dim: int) -> LinearInputs:
         """Return scan inputs with zero queries, keys and values for gates of few tokens; only shapes matter."""
-        tokens = max(next((gate.shape[2] for gate in gates if gate is not None), self.writes) // self.writes, 1)
-        channels = next((gate.shape[3] for gate in gates if gate is not None and gate.dim() == 4), 16)
-        like = next((gate for gate in gates if gate is not None), torch.zeros(1, 1, tokens))
-        q, pairs = (like.new_zeros(*like.shape[:2], n, channels) for n in (tokens, tokens * self.writes))
-        return self.scan_inputs(q, pairs, pairs, gates)
+        given = [gate for gate in gates if gate is not None]
+        tokens = max(given[0].shape[2] // self.writes, 1) if given else 1
+        like = given[0] if given else torch.zeros(1, 1, tokens)
+        sizes = ((tokens, key_dim), (tokens * self.writes, key_dim), (tokens * self.writes, value_dim))
+        return self.scan_inputs(*(like.new_zeros(*like.shape[:2], *size) for size in sizes), gates)
 
     def backend_choice(self, gates: Any, spec: OpSpec) -> BackendChoice:
-        has_lookup = self.example_scan_inputs(gates).gates.has_lookup
+        has_lookup = self.example_scan_inputs(gates, spec.key_dim, spec.value_dim).gates.has_lookup
         spec = spec._replace(limitation=scan_limitation(), has_lookup=has_lookup)
         return select_backend(SCAN_BACKENDS, self.backend, spec)
 
@@ -207,7 +218,7 @@ class LinearRule(UpdateRule):
         if not gates.has_scalar_form:
             lookup = gates.lookup_key(k)
             stride = 0 if lookup is None else k.shape[2] // lookup.shape[2]
-            return channel_scan_flops(chunk_layout, rows, key_dim, value_dim, stride)
+            return channel_gate_scan_flops(chunk_layout, rows, key_dim, value_dim, stride)
         sizes = (chunk_layout, rows, key_dim, value_dim, gates.erase is not None, state is None)
         decays = gates.log_keep is not None
         return Flops(scan_flops(*sizes), scan_backward_flops(*sizes, decays=decays, has_last_state_grad=False))

@@ -1,4 +1,4 @@
-"""Erase, then delta: remove what is stored under an erase key of its own, then apply the KDA step.
+"""Erase-then-delta attention: remove what is stored under an erase key of its own, then apply the step of KDA.
 
     S_t = (I - beta_t k_t k_t^T) (I - gamma_t e_t e_t^T) diag(alpha_t) S_{t-1} + beta_t k_t v_t^T
     e_t = normalize(W_e x_t), of rank 16 per head,   gamma_t = sigmoid(w_g . x_t - 2)
@@ -41,6 +41,7 @@ class EraseThenDeltaGates(NamedTuple):
 
 @register("update_rule", "erase_then_delta")
 class EraseThenDelta(LinearRule):
+    has_key_channels = True
     needs_unit_keys = True
 
     def __init__(self, width: int, heads: int, max_beta: MaxBeta = 1.0) -> None:

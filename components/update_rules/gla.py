@@ -25,6 +25,7 @@ TEMPERATURE = 16.0
 
 @register("update_rule", "gla")
 class Gla(LinearRule):
+    has_key_channels = True
     feature_map = "identity"
 
     def __init__(self, width: int, heads: int) -> None:

@@ -4,7 +4,7 @@
     f_t = l + (1 - l) sigmoid(W x_t)                       l: `lower_bound`
 
 The key is tied to the gate: the rule replaces the projected key by 1 - f_t.  If the timing delays writes with the gates
-of the current token, the key is that of the gates a pair is written with; `gates: travel` keeps a token's own.
+of the current token, the key is that of the gates a pair is written with; `gates: own` keeps a token's own.
 
 The authors learn the lower bound of every layer, from 0 in the first to nearly 1 in the last.  Here it is a constant,
 which may be a list over the layers.
@@ -29,6 +29,7 @@ from hqlt_lab.registry import register
 
 @register("update_rule", "hgrn2")
 class Hgrn2(LinearRule):
+    has_key_channels = True
     feature_map = "silu"
 
     def __init__(

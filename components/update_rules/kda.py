@@ -23,6 +23,7 @@ from hqlt_lab.registry import register
 
 @register("update_rule", "kda")
 class Kda(LinearRule):
+    has_key_channels = True
     needs_unit_keys = True
 
     def __init__(self, width: int, heads: int, max_beta: MaxBeta = 1.0) -> None:

@@ -41,6 +41,7 @@ class Rwkv7Gates(NamedTuple):
 
 @register("update_rule", "rwkv7")
 class Rwkv7(LinearRule):
+    has_key_channels = True
     feature_map = "identity"
     scales_queries = False
 

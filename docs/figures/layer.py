@@ -11,14 +11,14 @@ from hqlt_lab.registry import available
 
 FILE = Path(__file__).parents[1] / "images/layer.svg"
 FW, KV, MIX, LINE = "#3f6fb5", "#e8963a", "#5b8c5a", "#666"
-WIDTH, HEIGHT = 900, 270
+WIDTH, HEIGHT = 900, 290
 NAMES_PER_LINE = 3
 
 
 def draw_figure() -> str:
     """Return the figure as SVG."""
     softmax = ["softmax attention (KV)", "exact, over a window", "positions:", *list_names("positions")]
-    fast_weights = ["fast weights (FW)", "fixed size, any length", "update_rule:", *list_names("update_rule")]
+    fast_weights = ["fast weights (FW)", "fixed size, any length", "update_rule:", *list_names("update_rule", 4)]
     letters = 'font-family="sans-serif" font-size="13" fill="#333"'
     return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" {letters}>
 <title>A layer: tokens enter softmax attention and fast weights, and a mixer combines the two outputs</title>
@@ -28,14 +28,14 @@ def draw_figure() -> str:
 {draw_box(20, 105, 80, 60, LINE, ["tokens", "q, k, v"])}
 {draw_box(130, 72, 165, 126, LINE, ["timing", "when a token enters", "which memory", *list_names("timing", 1)])}
 {draw_box(335, 15, 300, 100, KV, softmax)}
-{draw_box(335, 145, 300, 110, FW, fast_weights)}
-{draw_box(675, 68, 150, 134, MIX, ["mixer", "combines both outputs", *list_names("mixer", 2)])}
+{draw_box(335, 130, 300, 146, FW, fast_weights)}
+{draw_box(675, 68, 185, 134, MIX, ["mixer", "combines both outputs", *list_names("mixer", 2)])}
 {draw_arrow(100, 135, 130, 135)}
 {draw_arrow(295, 115, 335, 75)}
 {draw_arrow(295, 155, 335, 195)}
 {draw_arrow(635, 75, 675, 110)}
 {draw_arrow(635, 195, 675, 160)}
-{draw_arrow(825, 135, 880, 135)}
+{draw_arrow(860, 135, 895, 135)}
 </svg>
 """
 

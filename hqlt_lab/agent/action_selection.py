@@ -33,6 +33,7 @@ class RandomActor:
     """Acts uniformly at random.  The actions of episode i of a run are always the same."""
 
     def __init__(self, rng: CounterRng, num_actions: int, max_steps: int) -> None:
+        # the name of the stream seeds the draws: another name would change the results of every agent
         self.planned_actions = rng.integers("wandering", 0, num_actions - 1, max_steps)  # [N, max_steps]
         self.elapsed_steps = 0
 

@@ -22,7 +22,7 @@ EXACT_TOLERANCE, ROUNDING_TOLERANCE = 1e-3, 0.1  # relative to the root mean squ
 
 
 @torch.no_grad()
-def check_memory(agent: Agent, environment: Environment, seed: int, full_precision: bool) -> float:
+def check_streaming_equivalence(agent: Agent, environment: Environment, seed: int, full_precision: bool) -> float:
     """Return the largest relative difference.  Raise `TrainingError` if it exceeds rounding errors.
 
     Without `full_precision`, rounding errors of 16-bit numbers are allowed.

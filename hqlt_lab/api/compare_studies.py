@@ -14,52 +14,50 @@ from hqlt_lab.study.run_study import open_plan
 
 if TYPE_CHECKING:
     from hqlt_lab.report.compare.compare_results import Comparison
-    from hqlt_lab.report.compare.compared_subjects import ComparedCell, ComparedStudy
+    from hqlt_lab.report.compare.load_compared import ComparedCell, ComparedStudy
 
 
 def compare(
-    subjects: Sequence[str | Path], *, overrides: Sequence[str] = (), runs: str | Path = DEFAULT_RUNS
+    targets: Sequence[str | Path], *, overrides: Sequence[str] = (), runs: str | Path = DEFAULT_RUNS
 ) -> "Comparison":
     """Compare cells, or studies; a single experiment file is compared with its published values."""
-    from hqlt_lab.report.compare.compare_results import compare_subjects
+    from hqlt_lab.report.compare.compare_results import compare_targets
 
-    return compare_subjects([resolve_subject(subject, overrides, runs) for subject in subjects])
+    return compare_targets([resolve_target(target, overrides, runs) for target in targets])
 
 
-def resolve_subject(subject: str | Path, overrides: Sequence[str], runs: str | Path) -> "ComparedCell | ComparedStudy":
+def resolve_target(target: str | Path, overrides: Sequence[str], runs: str | Path) -> "ComparedCell | ComparedStudy":
     """Load a study by its experiment file, name or folder, or a cell by its key, folder or MLflow run."""
-    from hqlt_lab.report.compare import compared_subjects
+    from hqlt_lab.report.compare.load_compared import load_compared_cell, study_from_file, study_from_folder
     from hqlt_lab.study.study_snapshot import load_snapshot
     from hqlt_lab.track.provenance import current_code_hashes, study_commits
 
-    name, path, root = str(subject), Path(subject), Path(runs).resolve()
+    name, path, root = str(target), Path(target), Path(runs).resolve()
     if path.is_file() or path.suffix in (".yaml", ".yml"):
         experiment = load_experiment(path, overrides)
         store = open_study(root, experiment.file)
         records = open_plan(experiment, store).list_records()
-        return compared_subjects.study_from_file(
-            name, experiment, records, study_commits(store.folder, root / "artifacts")
-        )
+        return study_from_file(name, experiment, records, study_commits(store.folder, root / "artifacts"))
     folder = path if is_study_folder(path) else root / "studies" / name
     if is_study_folder(folder):
         study_root = folder.resolve().parents[1]
         snapshot = load_snapshot(StudyStore(study_root, folder.name))
-        return compared_subjects.study_from_folder(name, snapshot, study_commits(folder, study_root / "artifacts"))
-    cell_folder = find_subject_folder(subject, runs)
-    return compared_subjects.load_compared_cell(
+        return study_from_folder(name, snapshot, study_commits(folder, study_root / "artifacts"))
+    cell_folder = find_target_folder(target, runs)
+    return load_compared_cell(
         name, cell_folder, current_code_hashes, study_commits(cell_folder.parents[1], root / "artifacts")
     )
 
 
-def find_subject_folder(subject: str | Path, runs: str | Path) -> Path:
+def find_target_folder(target: str | Path, runs: str | Path) -> Path:
     """Return the folder of a cell; the error also lists the studies."""
     try:
-        return find_cell_folder(subject, runs)
+        return find_cell_folder(target, runs)
     except StoreError as error:
         studies = [folder.name for folder in list_studies(Path(runs))]
         raise StoreError(
             join_sentences(
                 f"{error} Give the experiment file of a study, or one of these names: {format_names(studies)}.",
-                did_you_mean(str(subject), studies),
+                did_you_mean(str(target), studies),
             )
         ) from error

@@ -294,7 +294,8 @@ def interpreter_skip_reason(backend: str, rule: str, timing: str, spec: OpSpec) 
     update_rule = build_update_rule(rule)
     assert isinstance(update_rule, LinearRule)  # others do not use fla
     with torch.no_grad():
-        inputs = update_rule.example_scan_inputs(update_rule.gates(torch.zeros(1, 1, WIDTH)))
+        gates = update_rule.gates(torch.zeros(1, 1, WIDTH))
+        inputs = update_rule.example_scan_inputs(gates, spec.key_dim, spec.value_dim)
     is_slow = make_kernel_inputs(*inputs).kernel in SLOW_INTERPRETED_KERNELS
     return f"only with {INTERPRETED_TIMING} in the interpreter" if is_slow else ""
 

@@ -113,7 +113,8 @@ def every_parameter_gets_a_gradient(case: ComponentCase) -> None:
 
 def own_initialization_is_kept(case: ComponentCase) -> None:
     """A model keeps the values that a component sets in reset_parameters; the constructor sets no others."""
-    composed = component_module(case.build_model(), case)
+    composed_model = case.build_model()
+    composed = component_module(composed_model, case)
     component, second_build = (build(case.kind, case.spec, width=8, heads=2) for _ in range(2))
     if not isinstance(component, nn.Module):
         return
@@ -126,7 +127,7 @@ def own_initialization_is_kept(case: ComponentCase) -> None:
             raise CheckFailed(f"{name} was set by the constructor and is overwritten: set it in reset_parameters().")
     if hasattr(composed, "reset_parameters"):
         composed_values = {name: value.clone() for name, value in composed.named_parameters(recurse=False)}
-        reset_module(component, f"blocks.0.memory.{case.kind}", seed=0)
+        reset_module(component, component_path(composed_model, case), seed=0)
         for name, value in component.named_parameters(recurse=False):
             assert_close(f"{name} after composition", composed_values[name], value.double(), 1e-6)
 
@@ -187,7 +188,13 @@ def compiles(case: ComponentCase) -> None:
 
 def component_module(model: SequenceModel, case: ComponentCase) -> nn.Module:
     """Return the component's module inside the model; an empty module for a timing."""
-    return nn.Module() if case.kind == "timing" else model.memories[0].get_submodule(case.kind)
+    return nn.Module() if case.kind == "timing" else model.get_submodule(component_path(model, case))
+
+
+def component_path(model: SequenceModel, case: ComponentCase) -> str:
+    """Return the path of the component's module inside the model; positions may be those of the input."""
+    is_input = case.kind == "positions" and model.positions is not None
+    return "positions" if is_input else f"blocks.0.memory.{case.kind}"
 
 
 @torch.no_grad()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from hqlt_lab.check import common_checks, kind_checks, task_checks, usage_check
+from hqlt_lab.check import common_checks, kind_checks, study_integration_check, task_checks
 from hqlt_lab.check.component_under_test import ComponentCase
 from hqlt_lab.check.conformance_report import CheckFailed, CheckResult, ComponentUnusable, ConformanceReport
 from hqlt_lab.errors import HqltError, RegistryError, format_names
@@ -44,7 +44,7 @@ COMMON_CHECKS: tuple[Check, ...] = (
     common_checks.keeps_the_dtype,
     common_checks.every_parameter_gets_a_gradient,
     common_checks.own_initialization_is_kept,
-    usage_check.can_be_used_in_a_study,
+    study_integration_check.can_be_used_in_a_study,
 )
 TASK_CHECKS: tuple[Check, ...] = (
     task_checks.examples_are_reproducible_by_index,
@@ -54,7 +54,7 @@ TASK_CHECKS: tuple[Check, ...] = (
     task_checks.every_size_occurs,
     task_checks.chance_level_is_as_declared,
     task_checks.examples_can_be_decoded,
-    usage_check.can_be_used_in_a_study,
+    study_integration_check.can_be_used_in_a_study,
 )
 CHECKED_KINDS = (*CHECKS_BY_KIND, "task")
 SLOW_CHECKS: tuple[Check, ...] = (common_checks.combines_with_every_component, common_checks.compiles)

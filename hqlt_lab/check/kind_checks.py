@@ -6,7 +6,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hqlt_lab.check.component_under_test import SMALL_WINDOW, ComponentCase, assert_close, fixed_noise
+from hqlt_lab.check.component_under_test import (
+    MAX_MASK_LENGTH,
+    SMALL_WINDOW,
+    ComponentCase,
+    assert_close,
+    fixed_noise,
+)
 from hqlt_lab.check.conformance_report import CheckFailed, CheckResult, ComponentUnusable
 from hqlt_lab.components.mixers._base import has_weights
 from hqlt_lab.components.update_rules._base import LinearRule
@@ -54,7 +60,7 @@ def gates_are_in_range(case: ComponentCase) -> None:
     """Gates have the right shape; those of a linear rule have log_keep <= 0 and lookups that cannot diverge."""
     rule = build("update_rule", case.spec, width=8, heads=2).double()
     gates = rule.gates(10 * fixed_noise(3, 5, 8))
-    if gate_error := rule.find_gate_error(gates, rows=3, heads=2, tokens=5):
+    if gate_error := rule.find_gate_error(gates, rows=3, heads=2, tokens=5) or rule.find_channel_error(gates, size=4):
         raise ComponentUnusable(gate_error)
     if not isinstance(rule, LinearRule):
         return
@@ -154,7 +160,9 @@ def memories_may_overlap(case: ComponentCase) -> Iterator[CheckResult]:
     It is 0 in the delayed timings.  A delay or a hold shorter than the window makes the memories overlap.
     """
     schedule = build("timing", case.spec)
-    in_both = schedule.fast_weight_mask(TIMING_LENGTH) & schedule.softmax_mask(TIMING_LENGTH)
+    needed_length = schedule.max_pending_tokens + (schedule.attention_span or 0) + 1  # for the largest overlap
+    length = min(max(TIMING_LENGTH, needed_length), MAX_MASK_LENGTH)
+    in_both = schedule.fast_weight_mask(length) & schedule.softmax_mask(length)
     overlap = int(in_both.sum(1).max())
     yield CheckResult("memories may overlap", "passed", f"at most {overlap} tokens are in both memories")
 
@@ -245,15 +253,22 @@ def positions_are_per_row(case: ComponentCase) -> None:
 
 
 def features_are_as_declared(case: ComponentCase) -> None:
-    """Features are as `has_unit_norm` and `is_nonnegative` declare, and the gradient at zero is finite."""
+    """Features are as the feature map declares: number, norm, sign and products; the gradient at zero is finite."""
     feature_map = build("feature_map", case.spec, width=8, heads=2).double()
     features = feature_map(fixed_noise(3, 2, 50, 4) * 3)
-    if features.shape != (3, 2, 50, 4):
-        raise CheckFailed(f"an input [3, 2, 50, 4] gives features {list(features.shape)}.")
+    if features.shape != (3, 2, 50, feature_map.features(4)):
+        raise CheckFailed(
+            f"an input [3, 2, 50, 4] gives features {list(features.shape)}, but `features(4)` is "
+            f"{feature_map.features(4)}."
+        )
     if feature_map.has_unit_norm and (features.norm(dim=-1) - 1).abs().max() > 1e-3:
         raise CheckFailed("`has_unit_norm` is declared, but some features do not have norm 1.")
+    if feature_map.has_bounded_norm and features.norm(dim=-1).max() > 1 + 1e-9:
+        raise CheckFailed("`has_bounded_norm` is declared, but some features have a norm above 1.")
     if feature_map.is_nonnegative and features.min() < 0:
         raise CheckFailed("`is_nonnegative` is declared, but some features are negative.")
+    if feature_map.has_nonnegative_products and (features @ features.mT).min() < 0:
+        raise CheckFailed("`has_nonnegative_products` is declared, but the product of some features is negative.")
     zero = torch.zeros(1, 1, 1, 4, dtype=torch.float64, requires_grad=True)
     feature_map(zero).sum().backward()
     if zero.grad is None or not zero.grad.isfinite().all():

@@ -15,7 +15,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hqlt_lab.data.data_manifest import SPLITS, Index, Split, find_wrong_sizes, read_index, starts_file, tokens_file
+from hqlt_lab.data.corpus_index import (
+    SPLITS,
+    CorpusIndex,
+    Split,
+    find_wrong_sizes,
+    read_index,
+    starts_file,
+    tokens_file,
+)
 from hqlt_lab.data.tokenizers.load_tokenizer import Encoder, load_encoder
 from hqlt_lab.data.window_order import IntArray, shuffle_windows
 from hqlt_lab.errors import ConfigError, ConfigIssue, StoreError
@@ -44,7 +52,7 @@ def open_corpus(folder: Path | str) -> "Corpus":
 class Corpus:
     """Read access to a prepared folder."""
 
-    def __init__(self, folder: Path, index: Index) -> None:
+    def __init__(self, folder: Path, index: CorpusIndex) -> None:
         self.folder, self.index = folder, index
         self.vocabulary, self.digest = index.vocabulary, index.digest
         self._shards = {

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import count, islice, takewhile
 from pathlib import Path
 
-from hqlt_lab.data.data_manifest import Index, read_index
+from hqlt_lab.data.corpus_index import CorpusIndex, read_index
 from hqlt_lab.data.pipeline.chunks import (
     ChunkStats,
     assign_split,
@@ -23,7 +23,7 @@ from hqlt_lab.data.pipeline.chunks import (
 )
 from hqlt_lab.data.pipeline.folder_lock import claim_folder, lock_folder, remove_partial_files
 from hqlt_lab.data.pipeline.parallel import TokenizeJob, tokenize_chunks
-from hqlt_lab.data.pipeline.shards import sum_split_contents, write_index, write_shards
+from hqlt_lab.data.pipeline.write_shards import sum_split_contents, write_index, write_shards
 from hqlt_lab.data.prepare_options import PrepareRequest
 from hqlt_lab.data.sources._base import Document, Source
 from hqlt_lab.data.sources.source_by_name import open_source
@@ -37,7 +37,7 @@ ProgressCallback = Callable[[str, ChunkStats | None], None]
 
 def prepare_data(
     request: PrepareRequest, folder: Path, workers: int, on_progress: ProgressCallback = lambda *_: None
-) -> Index:
+) -> CorpusIndex:
     """Prepare the requested data in a folder, or resume an interrupted preparation."""
     source = open_source(request)
     with lock_folder(folder):

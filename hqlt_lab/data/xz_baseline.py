@@ -9,8 +9,8 @@ does.  xz needs fewer bits per byte the longer its input, so compare it on the t
 
 import lzma
 
+from hqlt_lab.data.corpus_index import Split
 from hqlt_lab.data.corpus_reader import Corpus
-from hqlt_lab.data.data_manifest import Split
 
 
 def xz_bits_per_byte(corpus: Corpus, split: Split, max_tokens: int) -> float | None:

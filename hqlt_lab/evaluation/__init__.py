@@ -4,7 +4,7 @@ lm_eval_runner            run lm-eval tasks on a cell or an exported model; know
 lm_eval_single_task       run one task and convert lm-eval's results to metrics
 lm_eval_model             a trained model as an lm-eval model, with results that do not depend on the batch size
 lm_eval_tasks             load tasks by name, from a file, or on local data
-retrieval_tasks           retrieval tasks with the protocol of the paper
+lm_eval_task_variants     lm-eval tasks with the protocol of the paper, where lm-eval differs
 loglikelihood             log-likelihoods of continuations
 local_datasets            local files that replace datasets, and their hashes
 long_context_evaluation   longer texts, more pairs and larger distances than in training

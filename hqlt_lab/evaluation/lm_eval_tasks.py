@@ -19,8 +19,8 @@ from lm_eval.tasks import TaskManager
 from lm_eval.tasks._yaml_loader import load_yaml
 
 from hqlt_lab.errors import ConfigError, HqltError, StoreError, format_names
+from hqlt_lab.evaluation.lm_eval_task_variants import FdaOriginal, SquadNewline
 from hqlt_lab.evaluation.local_datasets import local_dataset_file
-from hqlt_lab.evaluation.retrieval_tasks import FdaOriginal, SquadNewline
 from hqlt_lab.experiment.lm_eval_section import OWN_TASKS, find_task_definition, is_task_file
 from hqlt_lab.files import decode_json
 from hqlt_lab.generation.text_model import TextModel

@@ -13,6 +13,7 @@ from typing import Any
 
 from hqlt_lab.errors import ConfigError, ConfigIssue, did_you_mean, format_names, join_sentences
 from hqlt_lab.model.config import COMPONENT_KINDS, ModelConfig
+from hqlt_lab.model.layer_pattern import format_pattern, is_pattern
 from hqlt_lab.registry.settings_parsing import raise_if_invalid
 
 # `extends` merges these sections with those of the extended file, and replaces all other sections
@@ -107,6 +108,8 @@ def last_key(path: str) -> str:
 
 def format_value(value: Any) -> str:
     """Return a value as text; a component as name(option=value)."""
+    if is_pattern(value):
+        return format_pattern(value)
     if isinstance(value, Mapping):
         options = ",".join(f"{key}={inner}" for key, inner in value.items() if key != "name")
         return f"{value.get('name', '?')}({options})" if options else str(value.get("name", "?"))

@@ -48,16 +48,16 @@ def expand_plan(experiment: "Experiment") -> list[PlannedCell]:
 
 def expand_seeds(cell: Cell, seeds: Sequence[int]) -> list[PlannedCell]:
     """Return the cell with each of these seeds. All other settings are the same, so they are stripped only once."""
-    settings = result_relevant_settings(cell)
+    settings = settings_for_key(cell)
     return [PlannedCell(hash_json({**settings, "seed": seed}), replace(cell, seed=seed)) for seed in seeds]
 
 
 def cell_key(cell: Cell) -> str:
     """Return the key of a cell. Cells with the same key have the same result."""
-    return hash_json({**result_relevant_settings(cell), "seed": cell.seed})
+    return hash_json({**settings_for_key(cell), "seed": cell.seed})
 
 
-def result_relevant_settings(cell: Cell) -> dict[str, Any]:
+def settings_for_key(cell: Cell) -> dict[str, Any]:
     """Return all settings that can change the result, except the seed, without defaults."""
     train = strip_settings_defaults(cell.train, SETTINGS_NOT_IN_KEY)
     settings: dict[str, Any] = {

@@ -12,7 +12,8 @@ from typing import Any
 
 from hqlt_lab.errors import ConfigError, ConfigIssue, HqltError, list_issues
 from hqlt_lab.experiment.run_settings import AgentConfig, TrainConfig, TrainerConfig
-from hqlt_lab.model.config import COMPONENT_KINDS, ModelConfig, OpsConfig, model_config
+from hqlt_lab.model.config import COMPONENT_KINDS, PER_LAYER_SETTINGS, ModelConfig, OpsConfig, model_config
+from hqlt_lab.model.layer_pattern import expand_layers
 from hqlt_lab.registry import find_factory, options, parse_settings, parse_spec
 from hqlt_lab.registry.settings_parsing import raise_if_invalid
 
@@ -80,13 +81,19 @@ def fill_model(section: Any) -> dict[str, Any]:
         issues += error.issues
     raise_if_invalid(issues)
     filled = {field.name: settings.get(field.name, field.default) for field in fields(ModelConfig)}
+    filled |= {name: expand_layers(filled[name], filled["layers"]) for name in PER_LAYER_SETTINGS}
     for kind in COMPONENT_KINDS:
         spec = filled[kind]
         if isinstance(spec, list):
-            filled[kind] = [fill_component(kind, layer_spec, kind) for layer_spec in spec]
-        elif spec is not None:
-            filled[kind] = fill_component(kind, spec, kind)
+            filled[kind] = [fill_optional_component(kind, layer_spec) for layer_spec in spec]
+        else:
+            filled[kind] = fill_optional_component(kind, spec)
     return {name: value for name, value in filled.items() if name != "vocabulary"}
+
+
+def fill_optional_component(kind: str, spec: Any) -> FilledComponent | None:
+    """Return a component of the model with all its options; None stays None: the default of another component."""
+    return None if spec is None else fill_component(kind, spec, kind)
 
 
 def fill_train(section: Any) -> TrainConfig:
@@ -141,14 +148,28 @@ def strip_component_defaults(kind: str, component: Mapping[str, Any]) -> FilledC
 def strip_model_defaults(model: Mapping[str, Any]) -> dict[str, Any]:
     """Return model settings without those at their default, and without components that no layer uses."""
     defaults = default_values(ModelConfig)
-    settings = {key: value for key, value in model.items() if key not in COMPONENT_KINDS and value != defaults[key]}
-    components = {kind: model[kind] if isinstance(model[kind], list) else [model[kind]] for kind in COMPONENT_KINDS}
+    values = dict(model) | {"mlp": merge_equal_layers(list_layers(model, "mlp"))}
+    if values["mlp"] == "none":
+        values["mlp_width"] = defaults["mlp_width"]  # no layer uses it
+    settings = {key: value for key, value in values.items() if key not in COMPONENT_KINDS and value != defaults[key]}
+    components = {kind: list_layers(model, kind) for kind in COMPONENT_KINDS}
     layers = [
-        strip_layer_defaults({kind: specs[layer % len(specs)] for kind, specs in components.items()})
+        strip_layer_defaults({kind: specs[layer] for kind, specs in components.items()})
         for layer in range(model["layers"])
     ]
     # the key "parts" is hashed into every cell key: renaming it would orphan all existing results
-    return settings | {"parts": layers[0] if all(layer == layers[0] for layer in layers) else layers}
+    return settings | {"parts": merge_equal_layers(layers)}
+
+
+def list_layers(model: Mapping[str, Any], name: str) -> list[Any]:
+    """Return the value of a setting in each layer; a list repeats over the layers."""
+    values = model[name] if isinstance(model[name], list) else [model[name]]
+    return [values[layer % len(values)] for layer in range(model["layers"])]
+
+
+def merge_equal_layers(values: list[Any]) -> Any:
+    """Return the value of all layers if it is the same, else the list of their values."""
+    return values[0] if all(value == values[0] for value in values) else values
 
 
 def strip_layer_defaults(components: Mapping[str, Any]) -> dict[str, FilledComponent]:

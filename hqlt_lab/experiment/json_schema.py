@@ -6,6 +6,7 @@ The schema is generated from the settings dataclasses and the registry. It canno
 settings (incompatible components, identical arms); `hqlt plan` does these.
 """
 
+from collections.abc import Callable
 from dataclasses import MISSING, fields
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -15,15 +16,18 @@ from hqlt_lab.experiment.load_experiment import DEFAULT_SEEDS, DEFAULT_TUNE_SEED
 from hqlt_lab.experiment.parse_axes import Range
 from hqlt_lab.experiment.run_settings import (
     MATCH_QUANTITIES,
+    MEMORIES,
     AgentConfig,
     MatchConfig,
     MeasureConfig,
+    MemoryTrainConfig,
     PruneConfig,
     TrainConfig,
     TrainerConfig,
+    WindowRange,
 )
 from hqlt_lab.experiment.validate.arm_checks import ALLOWABLE_ISSUES
-from hqlt_lab.model.config import COMPONENT_KINDS, ModelConfig, OpsConfig
+from hqlt_lab.model.config import COMPONENT_KINDS, MLP_KINDS, ModelConfig, OpsConfig
 from hqlt_lab.registry import available, describe, options, read_field_docs
 
 JSON_TYPES = {int: "integer", float: "number", bool: "boolean", str: "string", NoneType: "null", dict: "object"}
@@ -70,7 +74,7 @@ def build_json_schema() -> Schema:
         "extends": {"type": "string"},
         "task": component_schema("task"),
         **{
-            name: model_schema() if name == "model" else settings_schema(settings_type)
+            name: NESTED_SCHEMAS[name]() if name in NESTED_SCHEMAS else settings_schema(settings_type)
             for name, settings_type in SETTINGS_SECTIONS.items()
         },
         "evaluate": {"oneOf": [{"type": "array", "items": {"type": "string"}}, evaluate]},
@@ -104,15 +108,49 @@ def section_summary(settings_type: type) -> str:
 
 
 def model_schema() -> Schema:
-    """Return the schema of the `model` section: ModelConfig without vocabulary; a component may be a list of them."""
+    """Return the schema of the `model` section: ModelConfig without vocabulary, with lists and patterns over layers."""
     schema = settings_schema(ModelConfig)
     del schema["properties"]["vocabulary"]
     for kind in COMPONENT_KINDS:
-        setting, component = schema["properties"][kind], component_schema(kind)
-        schema["properties"][kind] = setting | {
-            "oneOf": [*component["oneOf"], {"type": "array", "items": component}],
-        }
+        component = component_schema(kind)
+        schema["properties"][kind] |= {"oneOf": [*component["oneOf"], *list_forms_over_layers(component)]}
+    mlp = {"enum": list(MLP_KINDS)}
+    schema["properties"]["mlp"] |= {"oneOf": [mlp, *list_forms_over_layers(mlp)]}
     return schema
+
+
+def train_schema() -> Schema:
+    """Return the schema of the `train` section, with the settings of single memories and of the drawn window."""
+    schema = settings_schema(TrainConfig)
+    memories = {name: settings_schema(MemoryTrainConfig) for name in MEMORIES}
+    schema["properties"]["memories"] |= {"type": "object", "additionalProperties": False, "properties": memories}
+    window = settings_schema(WindowRange) | {"required": ["low", "high"]}
+    schema["properties"]["window"] |= {"anyOf": [window, {"type": "null"}]}
+    return schema
+
+
+NESTED_SCHEMAS: dict[str, Callable[[], Schema]] = {"model": model_schema, "train": train_schema}
+
+
+def list_forms_over_layers(value: Schema) -> list[Schema]:
+    """Return the schemas of a list and of both patterns of values over the layers."""
+    run = {"type": "array", "prefixItems": [value, {"type": "integer", "minimum": 1}], "minItems": 2, "maxItems": 2}
+    exceptions = {"type": "object", "patternProperties": {"^-?[0-9]+$": value}, "additionalProperties": False}
+    return [
+        {"type": "array", "items": value},
+        {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["repeat"],
+            "properties": {"repeat": {"type": "array", "items": run, "minItems": 1}},
+        },
+        {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["default", "at"],
+            "properties": {"default": value, "at": exceptions},
+        },
+    ]
 
 
 def settings_schema(settings_type: type) -> Schema:

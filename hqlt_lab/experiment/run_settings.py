@@ -4,11 +4,12 @@ Agents are trained with soft actor-critic on whole episodes. Steps, learning rat
 `train` section, as for all tasks; a step is then an environment step.
 """
 
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import MISSING, asdict, dataclass, field, fields
+from typing import Any, Literal, TypeVar
 
-from hqlt_lab.errors import ConfigIssue
-from hqlt_lab.registry import check_minimums
+from hqlt_lab.errors import ConfigError, ConfigIssue, did_you_mean, format_names, join_sentences
+from hqlt_lab.registry import check_minimums, parse_settings
 from hqlt_lab.registry.settings_parsing import raise_if_invalid
 
 
@@ -48,6 +49,39 @@ class AgentConfig:
             issues.append(ConfigIssue("target_rate", "out_of_range", f"at most 1 is possible, got {self.target_rate}."))
         if any(width < 1 for width in self.hidden):
             issues.append(ConfigIssue("hidden", "out_of_range", f"widths of 1 or more are needed, got {self.hidden}."))
+        raise_if_invalid(issues)
+
+
+Settings = TypeVar("Settings")
+MEMORIES = ("fw", "kv")  # the fast weights, and softmax over the window
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryTrainConfig:
+    """Training of one memory: when it starts, and the learning rate of the parameters that only this memory has."""
+
+    start_step: int = 0
+    """Steps of training after which the memory is used; before, its answer is 0 and its parameters are frozen."""
+    lr_scale: float = 1.0
+    """Factor of the learning rate of its parameters; 0: they stay at their initial values."""
+
+    def __post_init__(self) -> None:
+        raise_if_invalid(check_minimums(self, {"start_step": 0, "lr_scale": 0}))
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowRange:
+    """Softmax windows of which one is drawn in every training step, all with the same probability."""
+
+    low: int
+    """Shortest window in tokens."""
+    high: int
+    """Longest window in tokens."""
+
+    def __post_init__(self) -> None:
+        issues = check_minimums(self, {"low": 1})
+        if self.low > self.high:
+            issues.append(ConfigIssue("high", "range_in_wrong_order", f"{self.high} is below low, {self.low}."))
         raise_if_invalid(issues)
 
 
@@ -97,6 +131,10 @@ class TrainConfig:
     """Steps between two points of the training curves."""
     probe_every: int | None = None
     """Steps between two probes of the memories; null: at every validation, 0: never."""
+    memories: dict[str, Any] = field(default_factory=dict)
+    """Training of single memories, such as {kv: {start_step: 500, lr_scale: 0.5}}; all others start at step 0."""
+    window: dict[str, Any] | None = None
+    """Draw the softmax window of each training step, such as {low: 8, high: 64}; null: as declared by the timing."""
     compile: bool = False
     """Use torch.compile."""
     recompute: bool = False
@@ -123,7 +161,65 @@ class TrainConfig:
             f"a batch of {self.batch_size} does not divide into {self.accumulate} micro-batches.",
         )
         is_uneven = self.accumulate > 0 and self.batch_size % self.accumulate
-        raise_if_invalid(issues, [uneven_batch] if is_uneven else [])
+        conflicts = [uneven_batch] if is_uneven else []
+        if self.window is not None and self.compile:
+            message = "compiled code is specialized to one window, and would be compiled again for each that is drawn."
+            conflicts.append(ConfigIssue("window", "window_with_compile", message, "Leave train.compile out."))
+        issues += self._normalize_nested_settings()
+        raise_if_invalid(issues, conflicts)
+
+    def _normalize_nested_settings(self) -> list[ConfigIssue]:
+        """Parse `memories` and `window` and store them without defaults.  Return their issues."""
+        issues: list[ConfigIssue] = []
+        memories: dict[str, Any] = {}
+        for name, settings in self.memories.items():
+            if name not in MEMORIES:
+                hint = join_sentences(did_you_mean(str(name), MEMORIES), f"Memories: {format_names(MEMORIES)}.")
+                issues.append(ConfigIssue(f"memories.{name}", "unknown_memory", f"no memory is called {name!r}.", hint))
+                continue
+            parsed, nested_issues = parse_nested(MemoryTrainConfig, settings, f"memories.{name}")
+            issues += nested_issues
+            if parsed is not None:
+                memories[name] = {key: value for key, value in asdict(parsed).items() if value != DEFAULT_MEMORY[key]}
+        if self.window is not None:
+            issues += parse_nested(WindowRange, self.window, "window")[1]
+        if not issues:
+            memories = {name: memories[name] for name in MEMORIES if memories.get(name)}
+            object.__setattr__(self, "memories", memories)
+        return issues
+
+    def memory(self, name: str) -> MemoryTrainConfig:
+        """Return the training settings of a memory, "fw" or "kv"."""
+        return MemoryTrainConfig(**self.memories.get(name, {}))
+
+    @property
+    def window_range(self) -> WindowRange | None:
+        """The softmax windows that are drawn in training; None if the window is that of the timing."""
+        return None if self.window is None else WindowRange(**self.window)
+
+
+DEFAULT_MEMORY = asdict(MemoryTrainConfig())
+
+
+def required_settings(settings_type: type) -> list[str]:
+    """Return the names of the settings without a default."""
+    return [field.name for field in fields(settings_type) if field.default is MISSING]
+
+
+def parse_nested(
+    settings_type: type[Settings], settings: Any, location: str
+) -> tuple[Settings | None, list[ConfigIssue]]:
+    """Return settings inside of a section, None if they are invalid, and their issues."""
+    if not isinstance(settings, Mapping):
+        message = f"a mapping of settings is needed, got {settings!r}."
+        return None, [ConfigIssue(location, "not_a_mapping_of_settings", message)]
+    missing = [name for name in required_settings(settings_type) if name not in settings]
+    if missing:
+        return None, [ConfigIssue(location, "missing_setting", f"{format_names(missing)} must be set.")]
+    try:
+        return parse_settings(settings_type, settings), []
+    except ConfigError as error:
+        return None, [issue.under(location) for issue in error.issues]
 
 
 @dataclass(frozen=True, kw_only=True)

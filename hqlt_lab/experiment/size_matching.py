@@ -23,6 +23,7 @@ from hqlt_lab.experiment.run_settings import MATCH_QUANTITIES, MATCH_SETTINGS, M
 from hqlt_lab.experiment.validate.arm_checks import build_meta_model
 from hqlt_lab.hashing import hash_json
 from hqlt_lab.model.config import mlp_inner_width
+from hqlt_lab.model.layer_pattern import iter_layer_values
 from hqlt_lab.registry import build, parse_settings
 from hqlt_lab.registry.settings_parsing import raise_if_invalid
 
@@ -210,7 +211,8 @@ def solve_match(
     solution: SizedValue | None = SizedValue(current, size(current))
     if solution is not None and solution.size != target_size:
         if by == "mlp_width":
-            solution = solve_linear(solution, size_slope(cell, match.on, size, size_cache), target_size, match.within)
+            slope = size_slope(cell, match.on, size, size_cache)  # 0 if no layer has an MLP
+            solution = solve_linear(solution, slope, target_size, match.within) if slope else None
         else:
             solution = solve_by_bisection(size, solution, target_size, 2 * cell.model["heads"])
     if solution is None:
@@ -229,13 +231,20 @@ def solve_match(
             "are allowed.",
             f"Raise match.within or use a larger model{alternative_hint(match)}.",
         )
-    return SizeMatch(reference_title, match.on, by, solution.value, residual, kept=solution.value == current)
+    kept = solution.value == current and (by == "width" or len(set(list_mlp_widths(cell))) <= 1)
+    return SizeMatch(reference_title, match.on, by, solution.value, residual, kept)
 
 
 def setting_value(cell: Cell, setting: str) -> int:
-    """Return the value of `width` or `mlp_width` in a cell, with its default if mlp_width is null."""
+    """Return the value of `width` or `mlp_width` in a cell: with null, the default of the first layer with an MLP."""
+    return cell.model["width"] if setting == "width" else next(iter(list_mlp_widths(cell)), 1)
+
+
+def list_mlp_widths(cell: Cell) -> list[int]:
+    """Return the inner width of each MLP of a cell; layers may have different kinds, with different defaults."""
     model = cell.model
-    return model["width"] if setting == "width" else mlp_inner_width(model["width"], model["mlp"], model["mlp_width"])
+    kinds = [kind for _, kind in iter_layer_values(model["mlp"]) if kind != "none"]
+    return [mlp_inner_width(model["width"], kind, model["mlp_width"]) for kind in kinds]
 
 
 def size_slope(cell: Cell, quantity: str, size: Callable[[int], float], size_cache: dict[str, Any]) -> float:

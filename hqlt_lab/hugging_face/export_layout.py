@@ -37,12 +37,12 @@ def read_config(folder: Path) -> dict[str, Any]:
     """Return the contents of `config.json`; raise unless the folder has everything that is needed to load the model."""
     if not is_export(folder):
         raise StoreError(
-            f"{folder}: not an export of hqlt_lab: there is no {CONFIG_FILE} with the model_type {MODEL_TYPE!r}."
+            f"{folder}: this is not an export of hqlt_lab: there is no {CONFIG_FILE} with model_type {MODEL_TYPE!r}."
         )
     config = read_json(folder / CONFIG_FILE, dict)
     missing = [name for name, kind in REQUIRED_KEYS.items() if not isinstance(config.get(name), kind)]
     if missing:
-        raise StoreError(f"{folder / CONFIG_FILE}: {format_names(missing)} is missing. Export the model again.")
+        raise StoreError(f"{folder / CONFIG_FILE}: keys are missing: {format_names(missing)}. Export the model again.")
     if not (folder / WEIGHTS_FILE).is_file():
         pickled = format_names(sorted(file.name for file in folder.glob("*.bin")))
         hint = "" if pickled == "none" else f" {pickled} is not read, because a pickle can run code."

@@ -11,7 +11,7 @@ import torch
 
 import hqlt_lab
 from hqlt_lab.data.tokenizers._base import import_optional
-from hqlt_lab.errors import StoreError
+from hqlt_lab.errors import StoreError, TrainingError
 from hqlt_lab.experiment.expand_cells import cell_key
 from hqlt_lab.files import fsync_path
 from hqlt_lab.hugging_face.export_layout import CONFIG_FILE, ENCODER_FOLDER, WEIGHTS_FILE, is_export
@@ -35,6 +35,11 @@ def export_cell(cell_folder: Path, folder: Path, dtype: Dtype = "float32") -> Ex
     """Export the language model of a cell with its tokenizer and a model card."""
     check_destination(folder)
     model, task = load_language_model(cell_folder)
+    if silent := sorted({name for memory in model.memories for name in memory.silent}):
+        raise TrainingError(
+            f"{cell_folder}: the weights are from before train.memories.{silent[0]}.start_step, and an exported model "
+            "cannot leave out a memory. Train the cell for more steps."
+        )
     import_optional("transformers", "transformers", "export")
     from hqlt_lab.hugging_face.configuration_hqlt import make_hqlt_config
     from hqlt_lab.hugging_face.model_card import make_model_card
@@ -83,7 +88,9 @@ def write_model(model: SequenceModel, config: Any, folder: Path) -> None:
 def check_destination(folder: Path) -> None:
     """Raise a StoreError if writing here would overwrite anything but an older export."""
     if folder.exists() and not is_export(folder) and not (folder.is_dir() and not any(folder.iterdir())):
-        raise StoreError(f"{folder}: already exists and is not an export, so it is not overwritten. Use another name.")
+        raise StoreError(
+            f"{folder}: the folder already exists and is not an export, so it is not overwritten. Use another name."
+        )
 
 
 @contextmanager

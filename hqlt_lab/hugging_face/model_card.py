@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from hqlt_lab.data.data_manifest import Index
+from hqlt_lab.data.corpus_index import CorpusIndex
 from hqlt_lab.hugging_face.configuration_hqlt import HqltConfig
 from hqlt_lab.model.config import COMPONENT_KINDS
 from hqlt_lab.rundir.outcome import Outcome
@@ -50,7 +50,9 @@ Or `hqlt generate {name} --prompt "Once upon"`.
 {notes}"""
 
 
-def make_model_card(name: str, config: HqltConfig, index: Index, outcome: Outcome | None, notes: list[str]) -> str:
+def make_model_card(
+    name: str, config: HqltConfig, index: CorpusIndex, outcome: Outcome | None, notes: list[str]
+) -> str:
     """Return the text of README.md."""
     model, origin, train = config.sequence_model_config, config.origin or {}, index.splits["train"]
     return CARD_TEMPLATE.format(
@@ -76,7 +78,7 @@ def make_model_card(name: str, config: HqltConfig, index: Index, outcome: Outcom
     )
 
 
-def describe_source(index: Index) -> str:
+def describe_source(index: CorpusIndex) -> str:
     """Describe the source of the data; a path is cut to its last component, since the rest may be private."""
     source = {name: value for name, value in index.source.items() if value is not None}
     return ", ".join(f"{name} {Path(value).name if name == 'path' else value}" for name, value in source.items())

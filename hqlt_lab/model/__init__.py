@@ -1,13 +1,15 @@
 """Model: components -> HybridMemory -> Block -> SequenceModel.
 
-config           settings of a model; does not import torch
-batch_layout     padding and packed documents: where the tokens of a batch are
-state            what a layer carries from one call to the next
-convolution      optional short convolution on queries, keys and values
-fast_weights     the fast-weight memory of a layer
-hybrid_memory    one layer: two memories and their mixer
-block            memory and MLP around a residual stream
-sequence_model   tokens to logits
-initialize       seeded initialization of each parameter
-analysis/        parameters, state sizes, FLOPs, roofline, probes, lesions, backends
+config              settings of a model; does not import torch
+batch_layout        padding and packed documents: where the tokens of a batch are
+state               what a layer carries from one call to the next
+short_convolution   optional short convolution on queries, keys and values
+fast_weights        the fast-weight memory of a layer
+hybrid_memory       one layer: two memories and their mixer
+block               memory and MLP around a residual stream
+sequence_model      tokens to logits
+layer_pattern       lists and patterns of settings over the layers
+softmax_window      windows of a model that differ from the declared ones
+initialize          seeded initialization of each parameter
+analysis/           parameters, state sizes, FLOPs, roofline, probes, lesions, backends
 """

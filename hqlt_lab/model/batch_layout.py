@@ -39,6 +39,13 @@ class TokenPositions(NamedTuple):
         """Whether all rows have the same length and no document begins in this call."""
         return self.row_length is None and not self.is_packed
 
+    def longest_document(self) -> Tensor:
+        """Return the tokens so far of the longest document that has tokens in this call, as a tensor []."""
+        if self.row_length is None:
+            return self.position.max() + 1
+        is_token = torch.arange(self.position.shape[1], device=self.position.device) < self.row_length[:, None]
+        return torch.where(is_token, self.position, -1).max() + 1
+
 
 def compute_token_positions(x: Tensor, past_length: Tensor | None, layout: Layout | None = None) -> TokenPositions:
     """Compute the positions for x [B, T, ...] with padding at the end of each row.

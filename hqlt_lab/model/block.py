@@ -1,6 +1,8 @@
 """One block: a memory and an MLP with pre-normalization, each added to the residual stream.
 
 x += drop(memory(norm(x)));   x += drop(mlp(norm(x)))
+
+A layer with `mlp: none` consists of its memory alone.
 """
 
 import torch
@@ -42,6 +44,12 @@ class Gelu(nn.Module):
         return self.down(F.gelu(self.up(x)))
 
 
+def make_mlp(config: ModelConfig, kind: str) -> SwiGlu | Gelu:
+    """Return the feed-forward sub-layer of that kind."""
+    mlp_class = SwiGlu if kind == "swiglu" else Gelu
+    return mlp_class(config.width, mlp_inner_width(config.width, kind, config.mlp_width), config.bias)
+
+
 def make_norm(config: ModelConfig) -> nn.Module:
     """Return the normalization used before each sub-layer and before the head."""
     norm_class = nn.RMSNorm if config.norm == "rms" else nn.LayerNorm
@@ -55,9 +63,9 @@ class Block(nn.Module):
         super().__init__()
         self.memory_norm = make_norm(config)
         self.memory = HybridMemory(config, layer)
-        self.mlp_norm = make_norm(config)
-        mlp_class = SwiGlu if config.mlp == "swiglu" else Gelu
-        self.mlp = mlp_class(config.width, mlp_inner_width(config.width, config.mlp, config.mlp_width), config.bias)
+        kind = config.mlp_kind(layer)
+        self.mlp_norm = None if kind == "none" else make_norm(config)
+        self.mlp = None if kind == "none" else make_mlp(config, kind)
         self.drop = nn.Dropout(config.dropout)
         self.recompute_activations = False  # activation checkpointing
 
@@ -73,4 +81,6 @@ class Block(nn.Module):
     ) -> tuple[Tensor, MemoryState]:
         memory_output, state = self.memory(self.memory_norm(x), state, token_positions)
         x = x + self.drop(memory_output)
-        return x + self.drop(self.mlp(self.mlp_norm(x))), state
+        if self.mlp is not None and self.mlp_norm is not None:
+            x = x + self.drop(self.mlp(self.mlp_norm(x)))
+        return x, state

@@ -5,16 +5,22 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from hqlt_lab.errors import ConfigIssue, IssueError, format_names
+from hqlt_lab.model.layer_pattern import expand_layers, find_form_issues, find_layer_issues, iter_layer_values
 from hqlt_lab.registry import check_maximums, check_minimums, parse_settings, parse_spec
 from hqlt_lab.registry.settings_parsing import raise_if_invalid
 
-PerLayer = Any  # a component, or a list of components that repeats over the layers
+PerLayer = Any  # a component or an MLP, or a list or a pattern of them over the layers: see `layer_pattern`
 COMPONENT_KINDS = ("update_rule", "timing", "mixer", "positions", "feature_map")
+PER_LAYER_SETTINGS = (*COMPONENT_KINDS, "mlp")
+MLP_KINDS = ("swiglu", "gelu", "none")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """Settings of a model.  A component is its name or {name: ..., option: ...}; a list repeats over the layers."""
+    """Settings of a model.  A component is its name or {name: ..., option: ...}; a list repeats over the layers.
+
+    Patterns over the layers, such as {repeat: [[fw_only, 3], [kv_only, 1]]}, are stored as lists.
+    """
 
     vocabulary: int | None = None
     """Number of distinct tokens; null: the model maps vectors to vectors."""
@@ -46,8 +52,8 @@ class ModelConfig:
     """Normalization before each sub-layer."""
     norm_eps: float = 1e-6
     """Added to the mean square in every normalization."""
-    mlp: Literal["swiglu", "gelu"] = "swiglu"
-    """The feed-forward sub-layer."""
+    mlp: PerLayer = "swiglu"
+    """The feed-forward sub-layer: swiglu, gelu or none, or a list of them that repeats over the layers."""
     mlp_width: int | None = None
     """Its inner width; null: swiglu 8/3 of the width rounded up to a multiple of 256, gelu 4 times the width."""
     bias: bool = False
@@ -63,7 +69,11 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         size_issues = self._size_issues()
-        raise_if_invalid([*size_issues, *self._component_issues()], () if size_issues else self._consistency_issues())
+        form_issues = [issue for name in PER_LAYER_SETTINGS for issue in find_form_issues(name, getattr(self, name))]
+        independent_issues = [*size_issues, *form_issues, *self._component_issues(), *self._mlp_issues()]
+        raise_if_invalid(independent_issues, () if size_issues or form_issues else self._consistency_issues())
+        for name in PER_LAYER_SETTINGS:
+            object.__setattr__(self, name, expand_layers(getattr(self, name), self.layers))
 
     def _size_issues(self) -> list[ConfigIssue]:
         minimums = {"width": 1, "heads": 1, "layers": 1, "vocabulary": 1, "mlp_width": 1, "short_conv": 0}
@@ -83,24 +93,31 @@ class ModelConfig:
         if self.tie_embeddings and self.vocabulary is None:
             message = "without a vocabulary there are no embeddings to tie."
             issues.append(ConfigIssue("tie_embeddings", "no_embeddings", message))
-        for kind in COMPONENT_KINDS:
-            specs = getattr(self, kind)
-            if isinstance(specs, list) and (not specs or self.layers % len(specs)):
-                message = f"a list of {len(specs)} components does not repeat evenly over {self.layers} layers."
-                issues.append(ConfigIssue(kind, "layers_not_divisible", message))
+        for name in PER_LAYER_SETTINGS:
+            issues += find_layer_issues(name, getattr(self, name), self.layers)
         return issues
 
     def _component_issues(self) -> list[ConfigIssue]:
         issues: list[ConfigIssue] = []
         for kind in COMPONENT_KINDS:
-            value = getattr(self, kind)
-            for index, spec in enumerate(value if isinstance(value, list) else [value]):
+            for path, spec in iter_layer_values(getattr(self, kind)):
                 if spec is not None or kind != "feature_map":
                     try:
-                        parse_spec(kind, spec, f"{kind}[{index}]" if isinstance(value, list) else kind)
+                        parse_spec(kind, spec, f"{kind}{path}")
                     except IssueError as error:
                         issues += error.issues
         return issues
+
+    def _mlp_issues(self) -> list[ConfigIssue]:
+        return [
+            ConfigIssue(f"mlp{path}", "setting_of_wrong_type", f"{' | '.join(MLP_KINDS)} is needed, got {kind!r}.")
+            for path, kind in iter_layer_values(self.mlp)
+            if kind not in MLP_KINDS
+        ]
+
+    def mlp_kind(self, layer: int) -> str:
+        """Return the kind of MLP of that layer: swiglu, gelu or none."""
+        return str(self.mlp[layer % len(self.mlp)] if isinstance(self.mlp, list) else self.mlp)
 
     def component_spec(self, kind: str, layer: int) -> Any:
         """Return the component of that kind in that layer, as written in the settings."""

@@ -136,7 +136,7 @@ def align_writes(
     length = q.shape[2] + num_replayed
     pairs = visible_tokens.last_writes(length * writes, schedule.delay * writes)
     step_gates: GateTuple | None = gates
-    if schedule.delay and schedule.gates == "travel":
+    if schedule.delay and schedule.gates == "own":
         step_gates = pairs.gates
     elif num_replayed:
         step_gates = visible_tokens.last_writes(length * writes).gates

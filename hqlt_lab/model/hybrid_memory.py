@@ -21,8 +21,8 @@ from hqlt_lab.components.update_rules._base import UpdateRule
 from hqlt_lab.errors import ConfigError
 from hqlt_lab.model.batch_layout import TokenPositions, compute_token_positions
 from hqlt_lab.model.config import COMPONENT_KINDS, ModelConfig, OpsConfig
-from hqlt_lab.model.convolution import ShortConvolution
 from hqlt_lab.model.fast_weights import scan_fast_weights
+from hqlt_lab.model.short_convolution import ShortConvolution
 from hqlt_lab.model.state import CachedTokens, MemoryState
 from hqlt_lab.ops.attention.scheduled_softmax import attend
 from hqlt_lab.ops.memory_schedule import Schedule
@@ -57,16 +57,19 @@ class HybridMemory(nn.Module):
             return build(kind, specs[kind], width=width, heads=heads)
 
         self.heads, self.ops = heads, OpsConfig()
+        self.silent: tuple[str, ...] = ()  # memories whose answer is replaced by 0: "fw", "kv"
         self.schedule: Schedule = build_component("timing")
         self.mixer: Mixer = build_component("mixer")
         self.update_rule: UpdateRule | None = build_component("update_rule") if "fw" in self.mixer.reads else None
-        self.positions: Positions | None = build_component("positions") if "kv" in self.mixer.reads else None
+        self.positions: Positions | None = None
+        if "kv" in self.mixer.reads:
+            self.positions = leave_out_input_positions(build_component("positions"))
         self.feature_map: FeatureMap | None = None
         if self.update_rule is not None:
             specs["feature_map"] = specs["feature_map"] or self.update_rule.feature_map
             self.feature_map = feature_map = build_component("feature_map")
             names = (parse_spec(kind, specs[kind])[0] for kind in ("update_rule", "feature_map"))
-            check_rule_feature_map(self.update_rule, feature_map, *names)
+            check_rule_feature_map(self.update_rule, feature_map, *names, width // heads)
         self.writes = 1 if self.update_rule is None else self.update_rule.writes
 
         self.to_q = nn.Linear(width, width, bias=config.bias)
@@ -106,12 +109,24 @@ class HybridMemory(nn.Module):
                 token_positions,
                 None if state is None else state.fw,
             )
+        fw, kv = self.silence("fw", fw), self.silence("kv", kv)
         mixed = self.norm(self.mixer(x, fw, kv)).transpose(1, 2).flatten(2)  # [B, T, width]
         if self.to_gate is not None:
             mixed = mixed * F.silu(self.to_gate(x))
         return self.to_out(mixed), MemoryState(
             token_positions.document_length, self.next_kv_cache(visible_tokens, token_positions), fast_weights, conv
         )
+
+    def silence(self, name: str, answer: Tensor | None) -> Tensor | None:
+        """Return the answer of a memory, or 0 if it is silent.  Its parameters then get gradients of 0, not None."""
+        if answer is None or name not in self.silent:
+            return answer
+        return answer.masked_fill(torch.ones((), dtype=torch.bool, device=answer.device), 0.0)
+
+    def own_components(self, name: str) -> list[nn.Module]:
+        """Return the components that only one of the memories uses, "fw" or "kv"."""
+        components = (self.update_rule, self.feature_map) if name == "fw" else (self.positions,)
+        return [component for component in components if component is not None]
 
     def set_backends(self, ops: OpsConfig) -> None:
         """Set the backends that compute the two memories."""
@@ -161,6 +176,12 @@ class HybridMemory(nn.Module):
         return visible_tokens.keep_last_tokens(size, token_positions, self.writes)
 
     @property
+    def features(self) -> int:
+        """Number of features of a key in the fast weights: the key dimension of the state."""
+        key_dim = self.to_q.out_features // self.heads
+        return key_dim if self.feature_map is None else self.feature_map.features(key_dim)
+
+    @property
     def kv_cache_capacity(self) -> int | None:
         """Maximum number of tokens in the KV cache, or None if it grows with the sequence (softmax without window)."""
         pending = 0 if self.update_rule is None else self.schedule.max_pending_tokens
@@ -169,9 +190,17 @@ class HybridMemory(nn.Module):
         return None if self.schedule.attention_span is None else max(self.schedule.attention_span, pending)
 
 
-def check_rule_feature_map(rule: UpdateRule, feature_map: FeatureMap, rule_name: str, map_name: str) -> None:
+def leave_out_input_positions(positions: Positions) -> Positions:
+    """Return what a layer applies of positions: nothing of those that are only added to the input of the model."""
+    is_input_only = type(positions).embed is not Positions.embed and type(positions).rotate is Positions.rotate
+    return Positions() if is_input_only else positions
+
+
+def check_rule_feature_map(
+    rule: UpdateRule, feature_map: FeatureMap, rule_name: str, map_name: str, key_dim: int
+) -> None:
     """Raise ConfigError if the rule requires a property that the feature map does not declare."""
-    if rule.needs_unit_keys and not feature_map.has_unit_norm:
+    if rule.needs_unit_keys and not (feature_map.has_unit_norm or feature_map.has_bounded_norm):
         raise ConfigError.at(
             "feature_map",
             "keys_not_normalized",
@@ -179,11 +208,19 @@ def check_rule_feature_map(rule: UpdateRule, feature_map: FeatureMap, rule_name:
             "normalize them.",
             "Use silu_l2, or leave feature_map out.",
         )
-    if rule.needs_nonnegative_features and not feature_map.is_nonnegative:
+    if rule.needs_nonnegative_features and not (feature_map.is_nonnegative or feature_map.has_nonnegative_products):
         raise ConfigError.at(
             "feature_map",
             "features_not_positive",
             f"the normalizer of update_rule {rule_name!r} can be zero where features are negative, "
             f"as those of feature_map {map_name!r} can be.",
             "Use elu_plus_one, or normalizer: none.",
+        )
+    if rule.has_key_channels and feature_map.features(key_dim) != key_dim:
+        raise ConfigError.at(
+            "feature_map",
+            "features_differ_from_key_channels",
+            f"update_rule {rule_name!r} has a gate for each of the {key_dim} channels of a key, and feature_map "
+            f"{map_name!r} makes {feature_map.features(key_dim)} features of them.",
+            "Use a feature map that keeps the number of channels, or a rule with one gate per head.",
         )

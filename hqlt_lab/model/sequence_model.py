@@ -8,11 +8,19 @@ losses, state = model(tokens, labels=labels)                                cros
 
 from typing import Any, cast
 
+import torch
 from torch import Tensor, nn
 
 from hqlt_lab.components.positions._base import Positions
 from hqlt_lab.errors import ConfigError
-from hqlt_lab.model.batch_layout import Layout, check_layout, compute_token_positions, left_align, restore_padding
+from hqlt_lab.model.batch_layout import (
+    Layout,
+    TokenPositions,
+    check_layout,
+    compute_token_positions,
+    left_align,
+    restore_padding,
+)
 from hqlt_lab.model.block import Block, make_norm
 from hqlt_lab.model.config import ModelConfig, OpsConfig, model_config
 from hqlt_lab.model.hybrid_memory import HybridMemory
@@ -98,6 +106,7 @@ class SequenceModel(nn.Module):
         token_positions = compute_token_positions(x, None if state is None else state[0].document_length, layout)
         x = self.drop(x)
         if self.positions is not None:
+            check_document_length(self.positions, token_positions)
             x = self.positions.embed(x, token_positions.position)
         new_states = []
         for block, block_state in zip(self.blocks, state or [None] * len(self.blocks), strict=True):
@@ -108,16 +117,39 @@ class SequenceModel(nn.Module):
 
 def build_input_positions(config: ModelConfig) -> Positions | None:
     """Return the positions that are added to the input, and so reach both memories; None if there are none."""
-    per_layer: list[Positions] = [
-        build("positions", config.component_spec("positions", layer), width=config.width, heads=config.heads)
-        for layer in range(config.layers)
+    specs = [config.component_spec("positions", layer) for layer in range(config.layers)]
+    distinct_specs = [spec for index, spec in enumerate(specs) if spec not in specs[:index]]
+    components: list[Positions] = [
+        build("positions", spec, width=config.width, heads=config.heads) for spec in distinct_specs
     ]
-    embedding = [positions for positions in per_layer if type(positions).embed is not Positions.embed]
-    if embedding and len(embedding) < len(per_layer):
+    embedding = [positions for positions in components if type(positions).embed is not Positions.embed]
+    if embedding and len(components) > 1:
         name = type(embedding[0]).__name__
         message = f"{name} is added to the input, which all layers share."
-        raise ConfigError.at("positions", "positions_differ_by_layer", message, "Use it in all layers or in none.")
+        raise ConfigError.at(
+            "positions", "positions_differ_by_layer", message, "Use it in all layers with the same options, or in none."
+        )
     return embedding[0] if embedding else None
+
+
+def check_document_length(positions: Positions, token_positions: TokenPositions) -> None:
+    """Raise ConfigError if a document has more tokens than there are positions; in compiled code RuntimeError.
+
+    This waits for the device.  Compiled code cannot raise an error that depends on data, except on the device.
+    """
+    if positions.max_length is None or token_positions.position.is_meta:
+        return
+    length = token_positions.longest_document()
+    name, limit = type(positions).__name__, positions.max_length
+    if torch.compiler.is_compiling():
+        torch._assert_async(length <= limit, f"A document has more tokens than the {limit} positions of {name}.")
+    elif length > limit:
+        raise ConfigError.at(
+            "positions",
+            "document_longer_than_positions",
+            f"a document has {length} tokens, but {name} has {limit} positions.",
+            "Shorten the input, or train a model with more positions.",
+        )
 
 
 def build_model(seed: int = 0, **settings: Any) -> SequenceModel:

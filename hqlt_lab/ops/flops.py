@@ -27,9 +27,9 @@ from hqlt_lab.ops.attention.sliding_window_cpu import banded_attention_backward_
 from hqlt_lab.ops.fused.gated_mlp import swiglu_backward_op, swiglu_op
 from hqlt_lab.ops.fused.linear_cross_entropy import cross_entropy_backward_op, cross_entropy_op
 from hqlt_lab.ops.memory_schedule import Schedule
-from hqlt_lab.ops.scan.channel_chunk import BlockLayout
-from hqlt_lab.ops.scan.channel_scan import channel_scan_backward_op, channel_scan_op
-from hqlt_lab.ops.scan.chunk_boundaries import ChunkLayout
+from hqlt_lab.ops.scan.channel_gate_chunk import BlockLayout
+from hqlt_lab.ops.scan.channel_gate_scan import channel_gate_scan_backward_op, channel_gate_scan_op
+from hqlt_lab.ops.scan.chunk_layout import ChunkLayout
 from hqlt_lab.ops.scan.chunked import scan_backward_op, scan_op
 from hqlt_lab.ops.scan.triangular_inverse import count_inverse_products
 
@@ -131,19 +131,21 @@ def scan_backward_flops(
     return 2 * rows * total
 
 
-def channel_scan_flops(chunk_layout: ChunkLayout, rows: int, key_dim: int, value_dim: int, lookup_stride: int) -> Flops:
-    """Return the FLOPs of the scan with channels.  `lookup_stride`: see `ops.scan.channel_chunk.BlockLayout`."""
+def channel_gate_scan_flops(
+    chunk_layout: ChunkLayout, rows: int, key_dim: int, value_dim: int, lookup_stride: int
+) -> Flops:
+    """Return the FLOPs of the scan with channels.  `lookup_stride`: see `ops.scan.channel_gate_chunk.BlockLayout`."""
     forward = backward = 0
     for span, tokens in zip(chunk_layout.chunk_spans, chunk_layout.chunk_tokens, strict=True):
         hold = chunk_layout.hold if span.intra_chunk else None
         blocks = BlockLayout(tokens, chunk_layout.writes, hold, span.intra_chunk, lookup_stride, early=False)
-        chunk_forward, chunk_backward = count_channel_chunk_products(blocks, key_dim, value_dim)
+        chunk_forward, chunk_backward = count_channel_gate_chunk_products(blocks, key_dim, value_dim)
         held_read = tokens * key_dim * value_dim * (not span.intra_chunk)
         forward, backward = forward + chunk_forward + held_read, backward + chunk_backward + 2 * held_read
     return Flops(2 * rows * forward, 2 * rows * backward)
 
 
-def count_channel_chunk_products(blocks: BlockLayout, key_dim: int, value_dim: int) -> tuple[int, int]:
+def count_channel_gate_chunk_products(blocks: BlockLayout, key_dim: int, value_dim: int) -> tuple[int, int]:
     """Return the multiply-adds of one chunk of the scan with channels, forward and backward."""
     writes, size, count = blocks.padded_writes, blocks.block_size, blocks.num_blocks
     rows, queries, lookups = count * blocks.rows, count * blocks.query_rows, count * blocks.lookup_rows
@@ -178,8 +180,8 @@ def register_flop_formulas() -> None:
     formulas = (
         (scan_op, scan_op_flops),
         (scan_backward_op, scan_backward_op_flops),
-        (channel_scan_op, channel_scan_op_flops),
-        (channel_scan_backward_op, channel_scan_backward_op_flops),
+        (channel_gate_scan_op, channel_gate_scan_op_flops),
+        (channel_gate_scan_backward_op, channel_gate_scan_backward_op_flops),
         (banded_attention_op, banded_attention_op_flops),
         (banded_attention_backward_op, banded_attention_backward_op_flops),
         (swiglu_op, swiglu_op_flops),
@@ -207,17 +209,17 @@ def scan_backward_op_flops(*shapes: Any, **__: Any) -> int:
     return scan_backward_flops(*sizes, decays=log_keep is not None, has_last_state_grad=grad_last_state is not None)
 
 
-def channel_scan_op_flops(*shapes: Any, **__: Any) -> int:
+def channel_gate_scan_op_flops(*shapes: Any, **__: Any) -> int:
     q, k, values, lookup, *_, hold, chunk_size, _, _ = shapes
-    return channel_scan_flops(*channel_scan_sizes(q, k, values, lookup, hold, chunk_size)).forward
+    return channel_gate_scan_flops(*channel_gate_scan_sizes(q, k, values, lookup, hold, chunk_size)).forward
 
 
-def channel_scan_backward_op_flops(*shapes: Any, **__: Any) -> int:
+def channel_gate_scan_backward_op_flops(*shapes: Any, **__: Any) -> int:
     _, _, q, k, values, lookup, *_, hold, chunk_size, _ = shapes
-    return channel_scan_flops(*channel_scan_sizes(q, k, values, lookup, hold, chunk_size)).backward
+    return channel_gate_scan_flops(*channel_gate_scan_sizes(q, k, values, lookup, hold, chunk_size)).backward
 
 
-def channel_scan_sizes(
+def channel_gate_scan_sizes(
     q: Any, k: Any, values: Any, lookup: Any, hold: int, chunk_size: int
 ) -> tuple[ChunkLayout, int, int, int, int]:
     stride = 0 if lookup is None else k[2] // lookup[2]

@@ -32,7 +32,7 @@ class Schedule:
     """Tokens softmax sees, including the current one."""
     block: int | None = None
     """Length of the blocks within which softmax attends."""
-    gates: Literal["current", "travel"] = "current"
+    gates: Literal["current", "own"] = "current"
     """Gates a delayed pair is written with: those of the token at whose step it is written, or its own."""
 
     def __post_init__(self) -> None:
@@ -40,8 +40,8 @@ class Schedule:
             length = getattr(self, name)
             if length is not None and length < minimum:
                 raise ConfigError.at(name, "below_minimum", f"at least {minimum} is needed, got {length}.")
-        if self.gates not in ("current", "travel"):
-            raise ConfigError.at("gates", "unknown_choice", f"current or travel is needed, got {self.gates!r}.")
+        if self.gates not in ("current", "own"):
+            raise ConfigError.at("gates", "unknown_choice", f"current or own is needed, got {self.gates!r}.")
 
     @property
     def attention_span(self) -> int | None:
@@ -57,7 +57,7 @@ class Schedule:
     @property
     def needs_gate_cache(self) -> bool:
         """Whether a token's gates are needed after its own step."""
-        return self.hold is not None or (self.delay > 0 and self.gates == "travel")
+        return self.hold is not None or (self.delay > 0 and self.gates == "own")
 
     def fast_weight_mask(self, length: int) -> Tensor:
         """Return [length, length]: True where the fast weights read at token t (row) hold token s (column)."""

@@ -22,7 +22,7 @@ from hqlt_lab.registry import build
 from hqlt_lab.report.lm_eval_protocol_filter import drop_other_protocols
 from hqlt_lab.report.stats.baseline_differences import Difference, attach_differences, find_baselines
 from hqlt_lab.report.stats.intervals import metric_resolution
-from hqlt_lab.report.stats.proportions import PercentRange, percent_ranges
+from hqlt_lab.report.stats.percentage_intervals import PercentRange, percent_ranges
 from hqlt_lab.report.stats.summary import Summary, summarize_seeds
 from hqlt_lab.study.ledger.cell_record import SETTLED_STATES, CellRecord, group_by_point
 from hqlt_lab.study.plan.hyperparameter_search import select_point

@@ -51,11 +51,6 @@ def join_names(names: Sequence[str], max_names: int) -> str:
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
 
-def pluralize_count(count: int, noun: str) -> str:
-    """Return e.g. "1 cell" or "2 cells"."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
 def format_range(low: int, high: int) -> str:
     """Return e.g. "300" or "120 to 300"."""
     return str(low) if low == high else f"{low} to {high}"

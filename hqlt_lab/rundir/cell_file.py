@@ -106,8 +106,8 @@ def lock_wait_message(folder: Path) -> str:
 def ensure_same_cell(folder: Path, stored: Mapping[str, Any], current: Mapping[str, Any]) -> None:
     """Raise TrainingError if two stored cells differ in a setting that can change the result."""
     before, now = (
-        dict(flatten_paths(result_relevant_settings(stored))),
-        dict(flatten_paths(result_relevant_settings(current))),
+        dict(flatten_paths(settings_of_folder(stored))),
+        dict(flatten_paths(settings_of_folder(current))),
     )
     paths = [path for path in sorted({*before, *now}) if before.get(path) != now.get(path)]
     if paths:
@@ -117,7 +117,7 @@ def ensure_same_cell(folder: Path, stored: Mapping[str, Any], current: Mapping[s
         )
 
 
-def result_relevant_settings(cell_dict: Mapping[str, Any]) -> dict[str, Any]:
+def settings_of_folder(cell_dict: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a stored cell that two runs in one folder must share; devices and names may differ."""
     return {
         "task": cell_dict["task"],

@@ -7,7 +7,7 @@ ledger                   every attempt at every cell, in a journal file or in Po
 executors                how cells are trained: local processes, Ray tasks, SLURM jobs
 launchers                registered components that build an executor from the `launcher` settings
 cell_ref                 reference to one cell: its key, arm, seed and point
-peer_coordinators        monitors the other coordinators of a shared study
+peer_monitor             monitors the other coordinators of a shared study
 notebook_components      files of the components that were defined in a notebook
 experiment_file_record   which experiment file a study belongs to
 study_callback           hooks that receive the progress of a study

@@ -26,6 +26,7 @@ from typing import Any, Protocol
 from hqlt_lab.errors import StoreError, TrainingError
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.files import translate_write_errors
+from hqlt_lab.formatting import pluralize_count
 from hqlt_lab.rundir import code_hashes, metrics, outcome
 from hqlt_lab.rundir.cell_file import lock_wait_message
 from hqlt_lab.study.cell_ref import CellRef
@@ -33,7 +34,7 @@ from hqlt_lab.study.executors.base import STOP_TIMEOUT, CellEvent, Executor
 from hqlt_lab.study.ledger.attempt_history import Attempt
 from hqlt_lab.study.ledger.cell_record import CellRecord
 from hqlt_lab.study.ledger.postgres import ClaimLost
-from hqlt_lab.study.peer_coordinators import PeerMonitor
+from hqlt_lab.study.peer_monitor import PeerMonitor
 from hqlt_lab.study.plan.hyperparameter_search import point_from_params
 from hqlt_lab.study.plan.study_plan import StudyPlan
 from hqlt_lab.study.study_callback import StudyCallback
@@ -45,7 +46,7 @@ logger = logging.getLogger(__name__)
 
 
 class RunSink(Protocol):
-    """Receives the state of cells for tracking; implemented by `track.sync.SyncThread`."""
+    """Receives the state of cells for tracking; implemented by `track.mlflow_sync.SyncThread`."""
 
     def enqueue(self, info: CellInfo) -> None: ...
 
@@ -224,9 +225,10 @@ class Coordinator:
         """Log a warning if the folder of a cell that was trained in this run has lost its outcome."""
         missing = [folder for folder in self.finished_folders if not (folder / outcome.OUTCOME_FILE).exists()]
         if missing:
+            cells = pluralize_count(len(missing), "trained cell")
             logger.warning(
-                f"The files of {len(missing)} trained cells were deleted, such as {missing[0]}. Their results are in "
-                "the ledger; their curves and weights are lost. `hqlt run FILE --again --only ...` trains them again."
+                f"The files of {cells} were deleted, such as {missing[0]}. The results are in the ledger; curves and "
+                "weights are lost. `hqlt run FILE --again --only ...` trains the cells again."
             )
 
     def report_lock_waits(self) -> None:

@@ -21,7 +21,7 @@ class Workload(NamedTuple):
 
 
 @dataclass
-class StepTiming:
+class StepTally:
     """Number of trained steps, and the worker seconds that they took."""
 
     steps: float = 0.0
@@ -37,8 +37,8 @@ class RunningCell:
     first_step: int | None = None  # the first step that was reported: a resumed cell does not begin at 0
     step: int = 0
 
-    def measure_timing(self, now: float) -> StepTiming:
-        return StepTiming(self.step - (self.first_step or 0), now - self.started_at)
+    def tally_steps(self, now: float) -> StepTally:
+        return StepTally(self.step - (self.first_step or 0), now - self.started_at)
 
     @property
     def remaining_workload(self) -> Workload:
@@ -52,7 +52,7 @@ class EtaEstimator:
     waiting: dict[str, Workload]  # by key, of cells that no worker trains yet
     workers: int
     pending: list[Workload] = field(default_factory=list)  # of final cells whose search is not finished
-    past_timings: dict[str, StepTiming] = field(default_factory=dict)  # by arm, on cells that have ended
+    past_tallies: dict[str, StepTally] = field(default_factory=dict)  # by arm, on cells that have ended
     running: dict[str, RunningCell] = field(default_factory=dict)
 
     def start_cell(self, key: str, workload: Workload, now: float | None = None) -> None:
@@ -68,51 +68,51 @@ class EtaEstimator:
     def end_cell(self, key: str, record: CellRecord, now: float | None = None) -> Workload:
         """Stop counting a cell whose attempt has ended, and return the steps that it has left.
 
-        A cell trained by another process reports no steps, so its timing is taken from its record.
+        A cell trained by another process reports no steps, so its steps are taken from its record.
         """
         cell = self.running.pop(key)
         if cell.first_step is None:
-            add_timings(self.past_timings, sum_timings_by_arm([record]))
+            add_tallies(self.past_tallies, sum_tallies_by_arm([record]))
         else:
-            timing = cell.measure_timing(time.monotonic() if now is None else now)
-            add_timings(self.past_timings, {cell.workload.arm: timing})
+            tally = cell.tally_steps(time.monotonic() if now is None else now)
+            add_tallies(self.past_tallies, {cell.workload.arm: tally})
         return cell.remaining_workload
 
     def estimate_remaining(self, now: float | None = None) -> float | None:
         """Return the seconds until all cells are finished, or None before the first measurement."""
         now = time.monotonic() if now is None else now
-        measured = {arm: replace(timing) for arm, timing in self.past_timings.items()}
+        measured = {arm: replace(tally) for arm, tally in self.past_tallies.items()}
         for cell in self.running.values():
             if cell.first_step is not None:
-                add_timings(measured, {cell.workload.arm: cell.measure_timing(now)})
-        overall = StepTiming(
-            sum(timing.steps for timing in measured.values()),
-            sum(timing.seconds for timing in measured.values()),
+                add_tallies(measured, {cell.workload.arm: cell.tally_steps(now)})
+        overall = StepTally(
+            sum(tally.steps for tally in measured.values()),
+            sum(tally.seconds for tally in measured.values()),
         )
         if overall.steps <= 0:
             return None
 
         def estimate_seconds(workload: Workload) -> float:
-            timing = measured.get(workload.arm, overall)
-            timing = timing if timing.steps > 0 else overall
-            return workload.steps * timing.seconds / timing.steps
+            tally = measured.get(workload.arm, overall)
+            tally = tally if tally.steps > 0 else overall
+            return workload.steps * tally.seconds / tally.steps
 
         running_seconds = [estimate_seconds(cell.remaining_workload) for cell in self.running.values()]
         waiting_seconds = sum(map(estimate_seconds, (*self.waiting.values(), *self.pending)))
         return max([(sum(running_seconds) + waiting_seconds) / self.workers, *running_seconds])
 
 
-def add_timings(totals: dict[str, StepTiming], increments: Mapping[str, StepTiming]) -> None:
+def add_tallies(totals: dict[str, StepTally], increments: Mapping[str, StepTally]) -> None:
     """Add steps and seconds to the totals of each arm, in place."""
     for arm, increment in increments.items():
-        total = totals.setdefault(arm, StepTiming())
+        total = totals.setdefault(arm, StepTally())
         total.steps, total.seconds = total.steps + increment.steps, total.seconds + increment.seconds
 
 
-def sum_timings_by_arm(records: Iterable[CellRecord]) -> dict[str, StepTiming]:
+def sum_tallies_by_arm(records: Iterable[CellRecord]) -> dict[str, StepTally]:
     """Sum the steps and seconds of all finished cells, by arm."""
-    totals: dict[str, StepTiming] = {}
+    totals: dict[str, StepTally] = {}
     for record in records:
         if record.state == "done" and record.step and record.seconds:
-            add_timings(totals, {record.arm: StepTiming(record.step, record.seconds)})
+            add_tallies(totals, {record.arm: StepTally(record.step, record.seconds)})
     return totals

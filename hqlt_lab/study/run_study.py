@@ -18,7 +18,7 @@ from hqlt_lab.registry import build
 from hqlt_lab.rundir.cell_state import CellState
 from hqlt_lab.study.cell_ref import CellRef
 from hqlt_lab.study.coordinator import Coordinator, RunSink, cell_info_from_record
-from hqlt_lab.study.eta import EtaEstimator, Workload, sum_timings_by_arm
+from hqlt_lab.study.eta import EtaEstimator, Workload, sum_tallies_by_arm
 from hqlt_lab.study.executors.base import Executor, LaunchContext
 from hqlt_lab.study.experiment_file_record import open_study
 from hqlt_lab.study.ledger.attempt_history import AttemptHistory
@@ -199,7 +199,7 @@ def make_eta_estimator(study: PreparedStudy, limit: int | None, records: Sequenc
     arms = [cell_ref.arm.title for cell_ref in plan.pending_final_cells() if study.cell_filter(cell_ref)]
     pending = [Workload(arm, plan.first_cell_by_arm[arm].train.steps) for arm in arms]
     pending = pending if limit is None else pending[: limit - len(waiting)]
-    return EtaEstimator(waiting, study.executor.workers, pending, sum_timings_by_arm(records))
+    return EtaEstimator(waiting, study.executor.workers, pending, sum_tallies_by_arm(records))
 
 
 def train_study(study: PreparedStudy, limit: int | None, callback: StudyCallback, run_sink: RunSink) -> bool:

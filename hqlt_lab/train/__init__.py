@@ -2,22 +2,23 @@
 
 fit                  train and test one cell
 lightning_module     the Lightning module: loss and optimizer step
-gradient_guard       gradient norm, clipping, and the end of a run that diverges
+gradient_clipping    gradient norm, clipping, and the end of a run that diverges
 build_outcome        the weights that are tested, and the outcome of a run
 training_callback    the Lightning callback: log, validate, probe, save, stop; model FLOPs utilization
 trainer              the Lightning Trainer and its options
 micro_batches        split the batch of a step over processes and micro-batches
 optim                AdamW, its parameter groups, and the learning rate schedule
+step_conditions      the memories that are silent or frozen at a step, and the softmax window
 scoring              metrics of a fixed split and their standard errors
 determinism_check    whether the first step, computed twice, is bitwise equal
 checkpoints          write and read checkpoints
-run_progress         progress of a run, stored in its checkpoints
+trainer_state        metrics, times and messages of a run, stored in its checkpoints
 interrupt            stop on a signal
 describe_failure     why a run failed, and whether a retry would fail too
 analysis_failures    turn a failed analysis (backends, probes, sizes) into a warning of the run
 load_trained_model   load a trained model
 cell_evaluator       evaluate a trained cell
-distributed/         several devices: python -m hqlt_lab.train.distributed.main FOLDER/cell.json
+distributed/         several devices: python -m hqlt_lab.train.distributed.rank_main FOLDER/cell.json
 rl/                  reinforcement learning, for tasks that are environments
 cost/                estimated or measured cost of a cell
 """

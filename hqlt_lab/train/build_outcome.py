@@ -6,7 +6,7 @@ Supervised and reinforcement learning share this.
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.model.sequence_model import SequenceModel
@@ -15,17 +15,30 @@ from hqlt_lab.rundir.outcome import Outcome, OutcomeStatus
 from hqlt_lab.train.analysis_failures import measure_sizes
 from hqlt_lab.train.checkpoints import BEST_CHECKPOINT, read_checkpoint
 from hqlt_lab.train.distributed.fsdp import gather_parameters
-from hqlt_lab.train.run_progress import Metrics, Progress
+from hqlt_lab.train.step_conditions import set_evaluation_step
+from hqlt_lab.train.trainer_state import Metrics, TrainerState
 
 
 def select_reported_weights(
-    cell: Cell, folder: Path, progress: Progress, load_weights: Callable[[Mapping[str, Tensor]], None]
+    cell: Cell,
+    folder: Path,
+    trainer_state: TrainerState,
+    *,
+    model: nn.Module,
+    step: int,
+    load_weights: Callable[[Mapping[str, Tensor]], None],
 ) -> Metrics:
-    """Load the weights to test, as `train.report` says, and return the metrics of their validation."""
-    if cell.train.report == "best_valid":
-        load_weights(read_checkpoint(folder / BEST_CHECKPOINT)["state_dict"])
-        return progress.best
-    return progress.last
+    """Load the weights to test, as `train.report` says, and return the metrics of their validation.
+
+    The model, or the agent, has the weights after `step` steps, which are tested unless better ones are reported.
+    """
+    if cell.train.report != "best_valid":
+        set_evaluation_step(model, cell.train, step)
+        return trainer_state.last
+    checkpoint = read_checkpoint(folder / BEST_CHECKPOINT)
+    load_weights(checkpoint["state_dict"])
+    set_evaluation_step(model, cell.train, checkpoint["global_step"])
+    return trainer_state.best
 
 
 def add_prefix(prefix: str, metrics: Metrics) -> Metrics:
@@ -36,7 +49,7 @@ def add_prefix(prefix: str, metrics: Metrics) -> Metrics:
 def build_outcome(
     cell: Cell,
     folder: Path,
-    progress: Progress,
+    trainer_state: TrainerState,
     status: OutcomeStatus,
     *,
     model: SequenceModel,
@@ -51,19 +64,19 @@ def build_outcome(
     `length` is that of the longest training row; `updates` counts optimizer steps, of which each reads a batch.
     """
     with gather_parameters(model):
-        size = measure_sizes(model.eval(), length, progress)
+        size = measure_sizes(model.eval(), length, trainer_state)
     tokens, determinism = updates * cell.train.batch_size * length, read_determinism_check(folder)
     return Outcome(
         status=status,
         step=step,
         metrics=metrics,
-        seconds=progress.seconds,
-        tokens_per_second=tokens / progress.learning if progress.learning else 0.0,
+        seconds=trainer_state.seconds,
+        tokens_per_second=tokens / trainer_state.training_seconds if trainer_state.training_seconds else 0.0,
         parameters=size.total.parameters,
         state_bytes=size.total.state,
         flops_per_token=size.total.training / size.length,
         errors=errors or {},
         repeatable=determinism.repeatable if determinism else None,
-        message=" ".join(progress.notes),
-        warnings=progress.warnings,
+        message=" ".join(trainer_state.notes),
+        warnings=trainer_state.warnings,
     )

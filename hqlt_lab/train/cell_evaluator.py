@@ -14,7 +14,7 @@ from lightning.pytorch import Callback, Trainer
 
 from hqlt_lab.errors import TrainingError
 from hqlt_lab.experiment.cell import Cell
-from hqlt_lab.model.analysis.lesions import check_memories, lesion
+from hqlt_lab.model.analysis.lesions import lesion, require_both_memories
 from hqlt_lab.registry import build, find_factory
 from hqlt_lab.rundir.cell_file import read_cell
 from hqlt_lab.rundir.diagnostics import ProbeTable, replace_non_finite
@@ -23,11 +23,11 @@ from hqlt_lab.rundir.outcome import read_outcome
 from hqlt_lab.tasks._base import Split
 from hqlt_lab.train.fit import build_model
 from hqlt_lab.train.lightning_module import TrainingModule
-from hqlt_lab.train.load_trained_model import load_cell, read_weights
+from hqlt_lab.train.load_trained_model import load_cell, load_weights
 from hqlt_lab.train.rl.evaluate_agent import score_agent
-from hqlt_lab.train.rl.loop import set_up_agent_device
-from hqlt_lab.train.run_progress import Progress
+from hqlt_lab.train.rl.sac_trainer import set_up_agent_device
 from hqlt_lab.train.trainer import build_trainer, silence_lightning
+from hqlt_lab.train.trainer_state import TrainerState
 from hqlt_lab.train.training_callback import probe_split, score_module
 
 
@@ -73,7 +73,7 @@ class CellEvaluator:
 
     def check_lesion(self, memory: str) -> None:
         """Raise an error if the model does not have this memory."""
-        check_memories(model_memories(self.cell.model), memory)
+        require_both_memories(model_memories(self.cell.model), memory)
 
     def probe_memories(self, split: Split) -> ProbeTable:
         """Probe the memories of the trained model on a split."""
@@ -99,10 +99,10 @@ def restore_run(folder: Path, cell: Cell) -> tuple[Trainer, TrainingModule]:
     """Restore a trained model with the precision and accelerator of its training, on one device."""
     cell = replace(cell, trainer=replace(cell.trainer, devices=1, nodes=1, strategy="auto"))
     task = build("task", cell.task)
-    module = TrainingModule(build_model(cell, task), task, cell, Progress())
+    module = TrainingModule(build_model(cell, task), task, cell, TrainerState())
     trainer = build_trainer(cell, 1, folder, Callback())
     trainer.precision_plugin.convert_module(module)  # before loading, because the weights may be float64
-    module.model.load_state_dict(read_weights(folder, cell))
+    load_weights(module.model, folder, cell)
     module.to(trainer.strategy.root_device)
     return trainer, module
 

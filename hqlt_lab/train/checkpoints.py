@@ -30,8 +30,8 @@ from lightning.pytorch.plugins import TorchCheckpointIO
 
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.files import commit_temp, decode_json, write_temp
-from hqlt_lab.rundir.cell_file import ensure_same_cell, result_relevant_settings
-from hqlt_lab.train.run_progress import Progress
+from hqlt_lab.rundir.cell_file import ensure_same_cell, settings_of_folder
+from hqlt_lab.train.trainer_state import TrainerState
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class ResumePoint(NamedTuple):
 
     checkpoint: Path | None
     step: int
-    progress: Progress
+    trainer_state: TrainerState
 
 
 def save_last_checkpoint(trainer: Trainer, folder: Path) -> None:
@@ -105,9 +105,9 @@ def write_best_weights(checkpoint: dict[str, Any], folder: Path) -> None:
     commit_temp(temp_path, folder / BEST_CHECKPOINT)
 
 
-def attach_metadata(checkpoint: dict[str, Any], cell: Cell, progress: Progress) -> None:
-    """Add the cell and the progress of the run to a checkpoint."""
-    checkpoint |= {"cell": json.dumps(cell.to_dict()), "progress": asdict(progress)}
+def attach_metadata(checkpoint: dict[str, Any], cell: Cell, trainer_state: TrainerState) -> None:
+    """Add the cell and the state of the run to a checkpoint."""
+    checkpoint |= {"cell": json.dumps(cell.to_dict()), "trainer_state": asdict(trainer_state)}
 
 
 def decode_cell(cell_json: str) -> dict[str, Any]:
@@ -131,20 +131,20 @@ def find_resume_point(folder: Path, cell: Cell) -> ResumePoint:
         checkpoint = try_read_checkpoint(folder / name, notes)
         if checkpoint and has_best_weights(folder, cell, checkpoint, notes):
             ensure_same_cell(folder, decode_cell(checkpoint["cell"]), decode_cell(json.dumps(cell.to_dict())))
-            step, progress = checkpoint["global_step"], Progress(**checkpoint["progress"])
-            progress.notes += log_notes(notes, f"The run resumes from {name}, step {step}.")
-            return ResumePoint(folder / name, step, progress)
+            step, trainer_state = checkpoint["global_step"], TrainerState(**checkpoint["trainer_state"])
+            trainer_state.notes += log_notes(notes, f"The run resumes from {name}, step {step}.")
+            return ResumePoint(folder / name, step, trainer_state)
     # a readable checkpoint whose best weights are corrupt must go too: the new run will find other best weights
     for name in (LAST_CHECKPOINT, PREVIOUS_CHECKPOINT) if notes else ():
         rename_corrupt_file(folder / name)
-    return ResumePoint(None, 0, Progress(notes=log_notes(notes, "The run starts from the beginning.")))
+    return ResumePoint(None, 0, TrainerState(notes=log_notes(notes, "The run starts from the beginning.")))
 
 
 def has_best_weights(folder: Path, cell: Cell, checkpoint: dict[str, Any], notes: list[str]) -> bool:
     """Return whether best.ckpt is readable or not needed.  Without it, a run that reports the best must start again."""
     if (
         cell.train.report != "best_valid"
-        or not checkpoint["progress"]["best"]
+        or not checkpoint["trainer_state"]["best"]
         or try_read_checkpoint(folder / BEST_CHECKPOINT, notes)
     ):
         return True
@@ -158,8 +158,8 @@ def try_read_checkpoint(path: Path, notes: list[str]) -> dict[str, Any] | None:
         return None
     try:
         checkpoint = read_checkpoint(path)
-        Progress(**checkpoint["progress"])
-        result_relevant_settings(decode_cell(checkpoint["cell"]))
+        TrainerState(**checkpoint["trainer_state"])
+        settings_of_folder(decode_cell(checkpoint["cell"]))
     except CORRUPTION_ERRORS as error:
         if is_transient_error(error):
             raise

@@ -23,10 +23,10 @@ from torch.distributed.fsdp import FSDPModule
 
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.rundir.diagnostics import DeterminismCheck
-from hqlt_lab.train.distributed.collectives import all_reduce_sum
+from hqlt_lab.train.distributed.process_group import all_reduce_sum
 from hqlt_lab.train.lightning_module import TrainingModule
 from hqlt_lab.train.micro_batches import MicroBatch
-from hqlt_lab.train.run_progress import Progress
+from hqlt_lab.train.trainer_state import TrainerState
 
 
 def compare_first_step(trainer: Trainer, module: TrainingModule) -> DeterminismCheck:
@@ -43,12 +43,14 @@ def find_differences(compute: Callable[[], Mapping[str, Tensor]]) -> list[str]:
     return [name for name in first if not is_bitwise_equal(first[name], second[name])]
 
 
-def record_determinism_check(check: DeterminismCheck, cell: Cell, progress: Progress, folder: Path | None) -> None:
+def record_determinism_check(
+    check: DeterminismCheck, cell: Cell, trainer_state: TrainerState, folder: Path | None
+) -> None:
     """Write the result into the folder, if given, and note a warning if determinism was requested and failed."""
     if folder is not None:
         check.write(folder)
     if cell.trainer.deterministic and not check.repeatable:
-        progress.notes.append(check.warning_message)
+        trainer_state.notes.append(check.warning_message)
 
 
 def compute_first_step(trainer: Trainer, module: TrainingModule, micro_batch: MicroBatch) -> dict[str, Tensor]:

@@ -31,12 +31,12 @@ from hqlt_lab.train.checkpoints import (
 from hqlt_lab.train.distributed.env import is_rank_zero
 from hqlt_lab.train.distributed.fsdp import full_state, load_full_weights
 from hqlt_lab.train.distributed.launch import fit_in_subprocess
-from hqlt_lab.train.gradient_guard import DivergenceError, write_failing_step
+from hqlt_lab.train.gradient_clipping import DivergenceError, write_failing_step
 from hqlt_lab.train.lightning_module import TrainingModule
 from hqlt_lab.train.micro_batches import check_batch_division
 from hqlt_lab.train.rl.fit_agent import fit_agent
-from hqlt_lab.train.run_progress import Metrics, MetricsCallback
 from hqlt_lab.train.trainer import build_trainer, silence_lightning
+from hqlt_lab.train.trainer_state import Metrics, MetricsCallback
 from hqlt_lab.train.training_callback import RunCallback, score_module
 
 
@@ -72,7 +72,7 @@ def is_multi_device(cell: Cell) -> bool:
 def fit_in_process(cell: Cell, folder: Path, on_metrics: MetricsCallback = discard_metrics) -> Outcome:
     """Train and test a cell in this process.
 
-    For a cell with several devices, `train.distributed.main` must call this in one process per device.
+    For a cell with several devices, `train.distributed.rank_main` must call this in one process per device.
     """
     write_cell(folder, cell)
     with training_lock(folder) if is_rank_zero() or not is_multi_device(cell) else nullcontext():
@@ -89,10 +89,12 @@ def train_and_test(cell: Cell, folder: Path, on_metrics: MetricsCallback) -> Out
         return fit_agent(cell, task, folder, on_metrics)
     check_batch_division(cell, task)
     start = find_resume_point(folder, cell)
-    module = TrainingModule(build_model(cell, task), task, cell, start.progress)
-    callback = RunCallback(cell, folder, start.progress, on_metrics)
+    module = TrainingModule(build_model(cell, task), task, cell, start.trainer_state)
+    callback = RunCallback(cell, folder, start.trainer_state, on_metrics)
     with module.stop_handler:
-        trainer = build_trainer(cell, start.step if start.progress.finished else cell.train.steps, folder, callback)
+        trainer = build_trainer(
+            cell, start.step if start.trainer_state.finished else cell.train.steps, folder, callback
+        )
         try:
             trainer.fit(module, ckpt_path=start.checkpoint, weights_only=True)
             outcome = finish_run(trainer, module, callback)
@@ -116,7 +118,12 @@ def build_model(cell: Cell, task: Task) -> SequenceModel:
 def finish_run(trainer: Trainer, module: TrainingModule, callback: RunCallback) -> Outcome:
     """Test the last or best weights, as `train.report` says, and return the outcome."""
     valid_metrics = select_reported_weights(
-        module.cell, callback.folder, module.progress, lambda weights: load_full_weights(module, weights)
+        module.cell,
+        callback.folder,
+        module.trainer_state,
+        model=module.model,
+        step=trainer.global_step,
+        load_weights=lambda weights: load_full_weights(module, weights),
     )
     module.to(trainer.strategy.root_device)  # Lightning moves it to the CPU after training
     score = score_module(trainer, module, "test")
@@ -135,8 +142,8 @@ def finish_diverged_run(
         seed, rows = module.cell.seed, module.cell.train.batch_size
         batch = module.task.get_examples("train", seed, error.step * rows, rows)
         write_failing_step(callback.folder, {"step": error.step, "seed": seed, **batch._asdict()}, weights)
-    module.progress.notes.append(str(error))
-    return build_run_outcome(module, callback, "diverged", error.step, module.progress.last)
+    module.trainer_state.notes.append(str(error))
+    return build_run_outcome(module, callback, "diverged", error.step, module.trainer_state.last)
 
 
 def build_run_outcome(
@@ -147,12 +154,12 @@ def build_run_outcome(
     metrics: Metrics,
     errors: Metrics | None = None,
 ) -> Outcome:
-    """Return the outcome of a run after its last lap."""
-    callback.clock.end_lap(learning=False)
+    """Count the time since the last step, and return the outcome of a run."""
+    callback.timer.add_other_time()
     return build_outcome(
         module.cell,
         callback.folder,
-        module.progress,
+        module.trainer_state,
         status,
         model=cast(SequenceModel, module.model),
         length=module.task.sequence_length("train"),

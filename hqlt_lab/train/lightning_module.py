@@ -19,22 +19,23 @@ from hqlt_lab.hashing import derive_seed
 from hqlt_lab.model.sequence_model import SequenceModel
 from hqlt_lab.tasks._base import Task
 from hqlt_lab.train.checkpoints import attach_metadata, rescale_progress
-from hqlt_lab.train.distributed.collectives import all_reduce_sum, get_rank, get_world_size
 from hqlt_lab.train.distributed.fsdp import Fsdp2Strategy, shard_model
-from hqlt_lab.train.gradient_guard import clip_gradients, compute_gradient_norm, raise_if_not_finite
+from hqlt_lab.train.distributed.process_group import all_reduce_sum, get_rank, get_world_size
+from hqlt_lab.train.gradient_clipping import clip_gradients, compute_gradient_norm, raise_if_not_finite
 from hqlt_lab.train.interrupt import StopSignalHandler
 from hqlt_lab.train.micro_batches import MicroBatch, MicroBatches
 from hqlt_lab.train.optim import build_adamw, lr_factor
-from hqlt_lab.train.run_progress import Progress
 from hqlt_lab.train.scoring import total_loss
+from hqlt_lab.train.step_conditions import drop_frozen_gradients, set_training_step
+from hqlt_lab.train.trainer_state import TrainerState
 
 
 class TrainingModule(LightningModule):
     """A model with its task, loss and optimizer."""
 
-    def __init__(self, model: nn.Module, task: Task, cell: Cell, progress: Progress) -> None:
+    def __init__(self, model: nn.Module, task: Task, cell: Cell, trainer_state: TrainerState) -> None:
         super().__init__()
-        self.model, self.task, self.cell, self.progress = model, task, cell, progress
+        self.model, self.task, self.cell, self.trainer_state = model, task, cell, trainer_state
         self.stop_handler = StopSignalHandler()
         self.step_metrics: dict[str, float] = {}  # train/... of the last step
 
@@ -64,6 +65,7 @@ class TrainingModule(LightningModule):
     def micro_batch_loss(self, micro_batch: MicroBatch) -> Tensor:
         """Return the sum of the cross-entropies of a micro-batch, after seeding from (seed, step, micro_step, rank)."""
         seed_generators(micro_batch.tokens.device, self.cell.seed, micro_batch.step, micro_batch.micro_step, get_rank())
+        set_training_step(self.model, self.cell, micro_batch.step)
         return total_loss(self.model, self.task, micro_batch.tokens, micro_batch.labels)
 
     def configure_gradient_clipping(self, optimizer: Optimizer, *_: Any, **__: Any) -> None:
@@ -76,6 +78,7 @@ class TrainingModule(LightningModule):
             self.global_step, loss, norm.item(), allow_overflow=self.cell.trainer.precision == "16-mixed"
         )
         clip_gradients(self.model.parameters(), self.cell.train.clip, norm)
+        drop_frozen_gradients(self.model, self.cell.train, self.global_step)
         lr = optimizer.param_groups[0]["lr"]
         self.step_metrics = {"train/loss": loss, "train/lr": lr, "train/gradient_norm": norm.item()}
 
@@ -85,7 +88,7 @@ class TrainingModule(LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        attach_metadata(checkpoint, self.cell, self.progress)
+        attach_metadata(checkpoint, self.cell, self.trainer_state)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         rescale_progress(checkpoint, self.cell.train.accumulate)

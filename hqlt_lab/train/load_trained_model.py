@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from hqlt_lab.agent.networks import Agent
 from hqlt_lab.errors import TrainingError
@@ -22,7 +22,8 @@ from hqlt_lab.train.checkpoints import (
     read_checkpoint,
 )
 from hqlt_lab.train.fit import build_model
-from hqlt_lab.train.rl.loop import build_agent
+from hqlt_lab.train.rl.sac_trainer import build_agent
+from hqlt_lab.train.step_conditions import set_evaluation_step
 
 
 class LoadedCell(NamedTuple):
@@ -63,18 +64,37 @@ def restore_model(folder: Path, cell: Cell) -> LoadedCell:
     """Build the model of a cell and load the weights in the folder."""
     task = build("task", cell.task)
     model = build_agent(cell, task) if task.is_environment else build_model(cell, task)
-    model.load_state_dict(read_weights(folder, cell))
+    load_weights(model, folder, cell)
     return LoadedCell(model.eval(), task)
 
 
-def read_weights(folder: Path, cell: Cell) -> dict[str, Tensor]:
-    """Return the weights in the folder by parameter name.  Raise TrainingError if they are missing or corrupt."""
+class TrainedWeights(NamedTuple):
+    """Weights of a checkpoint."""
+
+    weights: dict[str, Tensor]  # by parameter name
+    step: int  # steps of training that they have
+
+
+def load_weights(model: nn.Module, folder: Path, cell: Cell) -> None:
+    """Load the weights in the folder into a model or an agent, whose memories are silent as they were at that step."""
+    trained = read_weights(folder, cell)
+    model.load_state_dict(trained.weights)
+    set_evaluation_step(model, cell.train, trained.step)
+
+
+def read_weights(folder: Path, cell: Cell) -> TrainedWeights:
+    """Return the weights in the folder.  Raise TrainingError if they are missing or corrupt."""
     preferred = BEST_CHECKPOINT if cell.train.report == "best_valid" else LAST_CHECKPOINT
     for name in (preferred, LAST_CHECKPOINT, BEST_CHECKPOINT):
         if (folder / name).exists():
             try:
-                weights = read_checkpoint(folder / name)["state_dict"]
+                checkpoint = read_checkpoint(folder / name)
+                weights, step = checkpoint["state_dict"], checkpoint["global_step"]
             except CORRUPTION_ERRORS as error:
-                raise TrainingError(f"{folder / name}: cannot be read ({corruption_reason(error)}).") from error
-            return {key.removeprefix("model."): value for key, value in weights.items()}
-    raise TrainingError(f"{folder}: contains no weights (train.keep is {cell.train.keep!r}). Train the cell again.")
+                raise TrainingError(
+                    f"{folder / name}: the file cannot be read ({corruption_reason(error)})."
+                ) from error
+            return TrainedWeights({key.removeprefix("model."): value for key, value in weights.items()}, step)
+    raise TrainingError(
+        f"{folder}: there are no weights in this folder (train.keep is {cell.train.keep!r}). Train the cell again."
+    )

@@ -61,8 +61,7 @@ def check_batch_division(cell: Cell, task: Task) -> None:
         raise ConfigError.at(
             "train.batch_size",
             "batch_not_divisible",
-            f"{rows} sequences do not divide over {devices} devices on {nodes} nodes with {micro_batches} "
-            "micro-batches each.",
+            f"{rows} is not divisible by devices x nodes x micro-batches = {devices} x {nodes} x {micro_batches}.",
             f"Use a multiple of {devices * nodes * micro_batches}.",
         )
     if task.eval_size < devices * nodes:

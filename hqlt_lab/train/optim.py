@@ -14,6 +14,8 @@ Learning rate:
     s >= horizon          peak floor
     constant              peak
 
+    train.memories       the parameters that only one memory has: times its lr_scale
+
 The first step has number 0.  The horizon defaults to the number of steps, so that the last step is just above the
 floor.
 """
@@ -25,6 +27,7 @@ from torch import Tensor, nn
 from torch.optim import AdamW
 
 from hqlt_lab.experiment.run_settings import TrainConfig
+from hqlt_lab.train.step_conditions import lr_scales
 
 
 def build_adamw(model: nn.Module, train: TrainConfig) -> AdamW:
@@ -34,13 +37,21 @@ def build_adamw(model: nn.Module, train: TrainConfig) -> AdamW:
 
 
 def parameter_groups(model: nn.Module, train: TrainConfig) -> list[dict[str, Any]]:
-    """Return the groups of parameters with and without weight decay, leaving out an empty group."""
-    with_decay = [parameter for parameter in model.parameters() if has_weight_decay(parameter, train)]
-    without_decay = [parameter for parameter in model.parameters() if not has_weight_decay(parameter, train)]
-    groups = [
-        {"params": with_decay, "weight_decay": train.weight_decay},
-        {"params": without_decay, "weight_decay": 0.0},
-    ]
+    """Return the groups of parameters with and without weight decay, without empty groups.
+
+    Parameters of memories with a learning-rate scale are in further groups, which have an `lr` and their `lr_scale`.
+    """
+    scales = lr_scales(model, train)
+    groups: list[dict[str, Any]] = []
+    for scale in dict.fromkeys((1.0, *scales.values())):
+        parameters = [parameter for parameter in model.parameters() if scales.get(id(parameter), 1.0) == scale]
+        scaled = {} if scale == 1 else {"lr": train.lr * scale, "lr_scale": scale}
+        with_decay = [parameter for parameter in parameters if has_weight_decay(parameter, train)]
+        without_decay = [parameter for parameter in parameters if not has_weight_decay(parameter, train)]
+        groups += [
+            {"params": with_decay, "weight_decay": train.weight_decay, **scaled},
+            {"params": without_decay, "weight_decay": 0.0, **scaled},
+        ]
     return [group for group in groups if group["params"]]
 
 

@@ -21,8 +21,8 @@ from torch import Tensor, nn
 
 from hqlt_lab.model.batch_layout import Layout
 from hqlt_lab.tasks._base import Batch, Split, Task
-from hqlt_lab.train.distributed.collectives import all_reduce_sum, get_rank, get_world_size
-from hqlt_lab.train.run_progress import Metrics
+from hqlt_lab.train.distributed.process_group import all_reduce_sum, get_rank, get_world_size
+from hqlt_lab.train.trainer_state import Metrics
 
 DIFFERENCE_STEP = 1e-4  # relative to the norm of a count; gives at least eight correct digits
 Counts = Mapping[str, float]

@@ -34,14 +34,22 @@ from hqlt_lab.train.analysis_failures import record_analysis_failure
 from hqlt_lab.train.build_outcome import add_prefix
 from hqlt_lab.train.checkpoints import save_best_weights, save_last_checkpoint
 from hqlt_lab.train.determinism_check import compare_first_step, record_determinism_check
-from hqlt_lab.train.distributed.collectives import get_world_size
 from hqlt_lab.train.distributed.fsdp import gather_parameters
+from hqlt_lab.train.distributed.process_group import get_world_size
 from hqlt_lab.train.interrupt import stopped_after_saving
 from hqlt_lab.train.lightning_module import TrainingModule
 from hqlt_lab.train.micro_batches import MicroBatch
-from hqlt_lab.train.run_progress import LapTimer, Metrics, MetricsCallback, Progress, is_solved, record_validation
 from hqlt_lab.train.scoring import Score, score_model
+from hqlt_lab.train.step_conditions import set_evaluation_step
 from hqlt_lab.train.trainer import compute_dtype
+from hqlt_lab.train.trainer_state import (
+    Metrics,
+    MetricsCallback,
+    TrainerState,
+    TrainingTimer,
+    is_solved,
+    record_validation,
+)
 
 A100, H100 = CHIPS
 # substring of the device name -> chip; the memory type excludes slower H100 variants (PCIe, NVL)
@@ -108,10 +116,10 @@ def layer_means(probes: Probes) -> Metrics:
 class RunCallback(Callback):
     """Records backends and the determinism check at the start of a run, and acts after each optimizer step."""
 
-    def __init__(self, cell: Cell, folder: Path, progress: Progress, on_metrics: MetricsCallback) -> None:
-        self.cell, self.folder, self.progress, self.on_metrics = cell, folder, progress, on_metrics
+    def __init__(self, cell: Cell, folder: Path, trainer_state: TrainerState, on_metrics: MetricsCallback) -> None:
+        self.cell, self.folder, self.trainer_state, self.on_metrics = cell, folder, trainer_state, on_metrics
         self.probe_writer = ProbeWriter(folder)
-        self.clock, self.last_logged_step, self.seconds_since_log = LapTimer(progress), 0, 0.0
+        self.timer, self.last_logged_step, self.seconds_since_log = TrainingTimer(trainer_state), 0, 0.0
         self.mfu_tokens_per_second: float | None = None
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -121,7 +129,7 @@ class RunCallback(Callback):
         if self.cell.trainer.check_determinism and trainer.global_step == 0:
             self.check_determinism(trainer, module)
         module.stop_handler.is_training = True
-        self.clock.end_lap(learning=False)
+        self.timer.add_other_time()
         self.last_logged_step, self.seconds_since_log = trainer.global_step, 0.0
 
     def record_backends(self, trainer: Trainer, module: TrainingModule) -> None:
@@ -130,7 +138,7 @@ class RunCallback(Callback):
         model, tokens, dtype = module.model, module.task.sequence_length("train"), compute_dtype(precision)
         assert isinstance(model, SequenceModel)
         backends = None
-        recording = record_analysis_failure(self.progress, "Backends", is_before_training=True)
+        recording = record_analysis_failure(self.trainer_state, "Backends", is_before_training=True)
         with gather_parameters(model), recording:
             backends = layer_backends(model, tokens, device.type, dtype)
             self.mfu_tokens_per_second = peak_tokens_per_second(model, tokens, device, dtype)
@@ -140,7 +148,7 @@ class RunCallback(Callback):
     def check_determinism(self, trainer: Trainer, module: TrainingModule) -> None:
         """Run the determinism check, write its result, and note a warning if determinism was requested and failed."""
         check = compare_first_step(trainer, module)
-        record_determinism_check(check, self.cell, self.progress, self.folder if trainer.is_global_zero else None)
+        record_determinism_check(check, self.cell, self.trainer_state, self.folder if trainer.is_global_zero else None)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         as_training_module(pl_module).stop_handler.is_training = False
@@ -149,23 +157,24 @@ class RunCallback(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: MicroBatch, batch_idx: int
     ) -> None:
         if batch.micro_step + 1 == self.cell.train.accumulate:
-            self.seconds_since_log += self.clock.end_lap(learning=True)
+            self.seconds_since_log += self.timer.add_training_time()
             self.on_optimizer_step_end(trainer, as_training_module(pl_module), trainer.global_step)
-            self.clock.end_lap(learning=False)
+            self.timer.add_other_time()
 
     def on_optimizer_step_end(self, trainer: Trainer, module: TrainingModule, step: int) -> None:
         """Log, validate, probe, save and stop, as due after this optimizer step."""
         train = self.cell.train
+        set_evaluation_step(module.model, train, step)
         if step % train.log_every == 0:
             self.record_metrics(trainer, step, module.step_metrics | self.speed_metrics(module, step))
         if validated := step % train.valid_every == 0 or step == train.steps:
             self.validate_model(trainer, module, step)
-        if is_probe_due(train, step, validated, self.progress.finished):
+        if is_probe_due(train, step, validated, self.trainer_state.finished):
             with gather_parameters(module.model):
                 self.probe_memories(trainer, module, step)
         stop = module.stop_handler.stop_agreed
-        if step % train.checkpoint_every == 0 or self.progress.finished or stop:
-            self.clock.end_lap(learning=False)
+        if step % train.checkpoint_every == 0 or self.trainer_state.finished or stop:
+            self.timer.add_other_time()
             save_last_checkpoint(trainer, self.folder)
         if stop:
             raise stopped_after_saving(step)
@@ -188,7 +197,7 @@ class RunCallback(Callback):
             valid |= {f"valid/short_{name}": value for name, value in short.items() if "/" not in name}
         self.record_metrics(trainer, step, valid)
         metrics = valid | {"train/loss": module.step_metrics["train/loss"]}
-        if record_validation(self.progress, self.cell, step, metrics):
+        if record_validation(self.trainer_state, self.cell, step, metrics):
             save_best_weights(trainer, self.folder)
         if is_solved(metrics, self.cell):
             trainer.should_stop = True
@@ -198,7 +207,7 @@ class RunCallback(Callback):
         if not trainer.is_global_zero:
             return
         probes = None
-        with record_analysis_failure(self.progress, "Probes"):
+        with record_analysis_failure(self.trainer_state, "Probes"):
             probes = probe_module(trainer, module)
         if probes is not None:
             self.record_metrics(trainer, step, layer_means(probes))

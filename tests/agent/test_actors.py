@@ -7,7 +7,7 @@ import torch
 import hqlt_lab as lab
 from hqlt_lab.agent.action_selection import PolicyActor, RandomActor
 from hqlt_lab.agent.rollout import collect_rollout
-from hqlt_lab.agent.streaming_check import check_memory, run_stepwise
+from hqlt_lab.agent.streaming_check import check_streaming_equivalence, run_stepwise
 from hqlt_lab.errors import TrainingError
 from hqlt_lab.model.hybrid_memory import HybridMemory
 from tests.agent.conftest import MATCH, MAZE, make_agent
@@ -34,7 +34,7 @@ def test_step_by_step_outputs_equal_those_of_a_pass_over_the_episode(model, trai
         greedy_actions = agent.policy(h[:, :-1]).argmax(-1).numpy()
     mask = np.arange(max_steps) < episodes.lengths[:, None]
     assert (greedy_actions == episodes.actions)[mask].all()
-    assert check_memory(agent, environment, 0, full_precision=True) < 1e-9
+    assert check_streaming_equivalence(agent, environment, 0, full_precision=True) < 1e-9
 
 
 def test_output_depends_on_the_first_observation_only_with_a_longer_memory():
@@ -54,19 +54,19 @@ def test_output_depends_on_the_first_observation_only_with_a_longer_memory():
 def test_memory_that_loses_its_state_between_steps_is_an_error(monkeypatch):
     agent, environment = make_agent(MATCH)
     original_forward = HybridMemory.forward
-    assert check_memory(agent.train(), environment, 0, full_precision=True) < 1e-4
+    assert check_streaming_equivalence(agent.train(), environment, 0, full_precision=True) < 1e-4
 
     def forward_without_state(self, x, state=None, positions=None):
         return original_forward(self, x, None if self.training else state, positions)
 
     monkeypatch.setattr(HybridMemory, "forward", forward_without_state)
     with pytest.raises(TrainingError, match="differ from those for a whole episode, from step 1 on"):
-        check_memory(agent.train(), environment, 0, full_precision=True)
+        check_streaming_equivalence(agent.train(), environment, 0, full_precision=True)
 
 
 def test_dropout_is_off_in_the_memory_check_and_on_when_acting_in_training():
     agent, environment = make_agent(MATCH, dropout=0.5)
-    assert check_memory(agent.train(), environment, 0, full_precision=True) < 1e-4
+    assert check_streaming_equivalence(agent.train(), environment, 0, full_precision=True) < 1e-4
     assert agent.memory.drop.training
     observations = torch.from_numpy(environment.reset("train", 0, 0, 3).observation())[:, None]
     with torch.no_grad():

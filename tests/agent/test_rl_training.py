@@ -14,9 +14,9 @@ from hqlt_lab.registry import build
 from hqlt_lab.rundir.cell_file import write_cell
 from hqlt_lab.rundir.outcome import read_outcome
 from hqlt_lab.train.fit import fit
-from hqlt_lab.train.gradient_guard import DivergenceError
+from hqlt_lab.train.gradient_clipping import DivergenceError
 from hqlt_lab.train.interrupt import RunInterrupted
-from hqlt_lab.train.rl.loop import SacTrainer, set_up_agent_device
+from hqlt_lab.train.rl.sac_trainer import SacTrainer, set_up_agent_device
 from tests.agent.conftest import MATCH, make_cell
 from tests.issues import list_codes
 from tests.train.conftest import equal_weights, last_weights
@@ -25,6 +25,7 @@ CASES = {
     "maze": {},
     "room, dropout": {"task": MATCH, "model": {"dropout": 0.1}},
     "64 bits": {"trainer": {"precision": "64"}},
+    "late memory": {"memories": {"fw": {"start_step": 45, "lr_scale": 0.5}, "kv": {"start_step": 15}}},
 }
 
 
@@ -84,6 +85,24 @@ def test_run_logs_metrics_and_writes_its_outcome(tmp_path):
     assert {"episode.gif", "last.ckpt", "ops.json", "determinism.json"} <= files
     assert not {"replay.bin", "previous.ckpt"} & files
     assert fit(make_cell(), tmp_path, crash) == outcome
+
+
+def test_a_memory_of_an_agent_is_silent_and_frozen_until_it_starts(tmp_path):
+    cell = make_cell(memories={"fw": {"start_step": 20, "lr_scale": 0.5}}, weight_decay=1.0)
+    trainer = SacTrainer(cell, build("task", cell.task), tmp_path)
+    weight = trainer.agent.memory.memories[0].update_rule.to_beta.weight
+    initial = weight.detach().clone()
+    while trainer.counters.steps < 20:
+        trainer.collect_episodes()
+        assert trainer.agent.memory.memories[0].silent == ("fw",)
+        if trainer.counters.updates < trainer.num_updates_due and trainer.counters.steps < 20:
+            trainer.update_weights()
+            assert torch.equal(weight, initial)
+    trainer.collect_episodes()
+    trainer.update_weights()
+    assert trainer.agent.memory.memories[0].silent == () and not torch.equal(weight, initial)
+    *_, group = trainer.optimizer.param_groups
+    assert group["lr"] == pytest.approx(0.5 * trainer.update_metrics["train/lr"])
 
 
 def test_number_of_updates_is_proportional_to_the_steps(tmp_path):
@@ -147,7 +166,7 @@ def test_run_killed_by_sigkill_resumes_with_identical_results(tmp_path):
     expected = fit(cell, tmp_path / "uninterrupted")
     folder = tmp_path / "killed"
     write_cell(folder, cell)
-    command = [sys.executable, "-m", "hqlt_lab.train.distributed.main", str(folder / "cell.json")]
+    command = [sys.executable, "-m", "hqlt_lab.train.distributed.rank_main", str(folder / "cell.json")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         for line in process.stdout:
             if json.loads(line)["step"] > 70:

@@ -269,6 +269,12 @@ def test_timing_whose_memories_overlap_conforms_and_the_overlap_is_shown(delay, 
     assert next(r.detail for r in report.results if r.check == "memories may overlap").startswith(overlap)
 
 
+def test_overlap_of_long_memories_is_counted_on_a_sequence_that_is_long_enough():
+    register("timing", "overlapping")(lambda: Schedule(delay=20, window=32))
+    report = check_component("timing", "overlapping", quick=True)
+    assert next(r.detail for r in report.results if r.check == "memories may overlap").startswith("at most 12 tokens")
+
+
 def windowed_timing(window: int = 64, delay: int = 32, hold: int | None = None) -> Schedule:
     return Schedule(window=window, delay=delay, hold=hold)
 
@@ -294,7 +300,7 @@ def test_timing_with_a_delay_of_half_a_window_conforms():
     check_component("timing", "windowed", quick=True).assert_passed()
 
 
-def test_component_that_cannot_be_probed_or_counted_fails_the_usage_check():
+def test_component_that_cannot_be_probed_or_counted_fails_the_study_integration_check():
     @register("update_rule", "uncountable")
     class Uncountable(Delta):
         def count_flops(self, q, k, v, gates, state, context):
@@ -310,8 +316,8 @@ def test_component_that_cannot_be_probed_or_counted_fails_the_usage_check():
                 raise KeyError("weights")
             return 1.0, 1.0
 
-    usage_check = {"can be used in a study"}
-    assert failed_checks("update_rule", "uncountable") == failed_checks("mixer", "unweighted") == usage_check
+    integration_check = {"can be used in a study"}
+    assert failed_checks("update_rule", "uncountable") == failed_checks("mixer", "unweighted") == integration_check
 
 
 def test_mixer_that_does_not_use_what_it_reads_fails():
@@ -367,10 +373,10 @@ def test_invalid_options_are_an_error_of_the_caller():
 
 
 def test_component_without_any_legal_composition_does_not_pass_the_crossing_check():
-    @register("mixer", "refuses")
-    class Refuses(Mixer):
+    @register("mixer", "rejects_every_model")
+    class RejectsEveryModel(Mixer):
         def __init__(self) -> None:
             raise ConfigError.at("", "other_error", "it fits nothing.")
 
-    (result,) = run_check(combines_with_every_component, ComponentCase("mixer", "refuses", {}))
+    (result,) = run_check(combines_with_every_component, ComponentCase("mixer", "rejects_every_model", {}))
     assert (result.outcome, result.detail) == ("failed", "no combination can be built: it fits nothing.")

@@ -17,7 +17,11 @@ VARIANTS = [
     ("update_rule", {"name": "linear_attention", "normalizer": "none"}),
     ("update_rule", {"name": "linear_attention", "normalizer": "heads"}),
     ("update_rule", {"name": "delta_product", "steps": 3, "max_beta": 2}),
-    ("timing", {"name": "delayed_stream", "gates": "travel", "window": 5}),
+    ("timing", {"name": "delayed_stream", "gates": "own", "window": 5}),
+    ("feature_map", {"name": "taylor", "dim": 2}),
+    ("feature_map", {"name": "dpfp", "nu": 2, "norm": "l2"}),
+    ("feature_map", {"name": "dpfp", "nu": 3, "norm": "none"}),
+    ("positions", {"name": "learned", "length": 200}),
 ]
 
 

@@ -20,11 +20,16 @@ INVALID_GATES = {
     "no number": (lambda beta: Gates(write=(beta - 2).log()), "write is NaN for some tokens."),
     "a number": (
         lambda beta: Gates(write=0.5),
-        "write is a float, but a tensor [B, H, T * writes] is needed, or None.",
+        "write is a float, but a tensor [B, H, T * writes] or [B, H, T * writes, channels] is needed, or None.",
     ),
     "another shape": (
         lambda beta: Gates(write=beta.mT),
-        "write is [3, 5, 2] for 3 rows, 2 heads, 5 tokens of 1 writes, but [B, H, T * writes] is needed.",
+        "write is [3, 5, 2] for 3 rows, 2 heads, 5 tokens of 1 writes, but [B, H, T * writes] or "
+        "[B, H, T * writes, channels] is needed.",
+    ),
+    "a wrong number of channels": (
+        lambda beta: Gates(write=beta[..., None].expand(-1, -1, -1, 3)),
+        "write has 3 channels, but 4 are needed.",
     ),
 }
 

@@ -33,7 +33,7 @@ def test_list_shows_every_component():
 def test_list_can_be_filtered_and_printed_as_json():
     components_by_kind = json.loads(run_hqlt("list", "update_rule", "*delta", "--json"))
     components = {component["name"]: component for component in components_by_kind["update_rule"]}
-    assert {"bounded_delta", "delta", "gated_delta"} <= set(components)
+    assert {"tanh_delta", "delta", "gated_delta"} <= set(components)
     assert set(components["delta"]) == {"kind", "name", "summary", "file", "line", "options"}
     option = components["delta"]["options"]["max_beta"]
     assert option | {"help": ""} == {"type": "float", "required": False, "default": 1.0, "help": ""}
@@ -44,7 +44,7 @@ def test_show_prints_documentation_options_and_file():
     output = run_hqlt("show", "timing", "delayed-stream")
     assert "as it leaves the softmax window" in output
     assert "components/timings/delayed_stream.py:" in output
-    assert "gates: current | travel = current" in output
+    assert "gates: current | own = current" in output
 
 
 def test_doctor_prints_the_backends_and_how_to_install_missing_packages():

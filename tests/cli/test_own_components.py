@@ -104,8 +104,9 @@ def test_rule_that_raises_or_returns_nan_is_rejected_with_the_line_of_the_file(f
 
 
 @pytest.mark.parametrize("command", ["plan", "run"])
-def test_gates_of_the_wrong_shape_are_rejected_before_training(folder, command):
-    (folder / "mine.py").write_text(RULE.replace(".sigmoid().mT", ".sigmoid()"))
+@pytest.mark.parametrize("gate", [".sigmoid()", ".sigmoid().mT[..., None].expand(-1, -1, -1, 3)"])
+def test_gates_of_the_wrong_shape_are_rejected_before_training(folder, command, gate):
+    (folder / "mine.py").write_text(RULE.replace(".sigmoid().mT", gate))
     output = run_hqlt(folder, "--with", "mine.py", command, "study.yaml", code=1)
     assert "study.yaml, line 8: model.update_rule: " in output
     assert not (folder / "runs").exists()

@@ -41,7 +41,7 @@ def test_scalar_uses_the_first_gates_for_the_fast_weights_and_the_last_for_softm
 
 def test_separate_splits_its_gates_inside_each_head(outputs):
     x, fw, kv = outputs
-    mixer = build_component("mixer", "separate")
+    mixer = build_component("mixer", "independent_vector")
     gates = torch.sigmoid(x @ mixer.to_gates.weight.T)
     for h in range(H):
         head_gates = gates[:, :, h * 2 * V : (h + 1) * 2 * V]
@@ -119,8 +119,8 @@ def test_gated_delta_is_initialized_in_the_published_ranges():
     assert decay_rate.log().mean().item() == pytest.approx(math.log(1e-2), abs=0.1)
 
 
-def test_bounded_delta_saturates():
-    rule = build_component("update_rule", "bounded_delta")
+def test_tanh_delta_saturates():
+    rule = build_component("update_rule", "tanh_delta")
     state, k, v, beta = random(1, 1, 2, 2), random(1, 1, 2), 50 * random(1, 1, 2), torch.ones(1, 1).double()
     W = state[0, 0].T
     expected = torch.tanh(W + torch.outer(v[0, 0] - W @ k[0, 0], k[0, 0]))
@@ -187,7 +187,7 @@ def test_state_does_not_keep_the_sequence_in_memory():
     assert all(tensor.untyped_storage().nbytes() < 1000 for tensor in tensors)
 
 
-@pytest.mark.parametrize("rule", ["delta", "gated_delta", "bounded_delta", "linear_attention"])
+@pytest.mark.parametrize("rule", ["delta", "gated_delta", "tanh_delta", "linear_attention"])
 def test_memory_is_float32_under_autocast(rule):
     memory = make_memory(update_rule=rule, mixer="fw_only").float()
     x = torch.randn(1, 40, 8)

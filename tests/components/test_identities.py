@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from hqlt_lab.model.config import ModelConfig
 from hqlt_lab.model.hybrid_memory import HybridMemory
 from hqlt_lab.model.initialize import initialize_parameters
-from hqlt_lab.ops.gates import Gates
+from hqlt_lab.ops.gates import Gates, ScanContext
 from hqlt_lab.ops.scan.chunked import chunked_scan
 from hqlt_lab.registry import available, build
 
@@ -71,8 +71,8 @@ def test_delayed_stream_is_deltanet_on_shifted_pairs(x, pairs):
     torch.testing.assert_close(layer(x)[0], (expected / 2).transpose(1, 2).flatten(2))
 
 
-def test_delayed_chunk_of_one_is_delayed_stream_of_one_with_traveling_gates(x):
-    stream = {"name": "delayed_stream", "window": 1, "gates": "travel"}
+def test_delayed_chunk_of_one_is_delayed_stream_of_one_with_own_gates(x):
+    stream = {"name": "delayed_stream", "window": 1, "gates": "own"}
     torch.testing.assert_close(
         memory_output(x, timing={"name": "delayed_chunk", "window": 1}), memory_output(x, timing=stream)
     )
@@ -181,3 +181,52 @@ def test_feature_maps_equal_their_formulas():
     expected = F.silu(u) / (F.silu(u).square().sum(-1, keepdim=True) + 1e-6).sqrt()
     torch.testing.assert_close(build("feature_map", "silu_l2")(u), expected)
     assert build("feature_map", "silu_l2")(torch.zeros(6)).abs().max() == 0
+
+
+def test_products_of_taylor_features_are_the_polynomial_of_the_exponential():
+    feature_map = build("feature_map", {"name": "taylor", "dim": 3}, width=12, heads=2).double()
+    q, k = torch.randn(2, 50, 6, dtype=torch.float64)
+    z = (feature_map.project(q) * feature_map.project(k)).sum(-1) / 3**0.5
+    assert feature_map.features(6) == feature_map(q).shape[-1] == 1 + 3 + 9
+    torch.testing.assert_close((feature_map(q) * feature_map(k)).sum(-1), 1 + z + z**2 / 2)
+
+
+def test_normalized_linear_attention_with_small_taylor_features_is_nearly_softmax():
+    torch.manual_seed(0)
+    q, k, v = 0.3 * torch.randn(3, 1, 1, 9, 4, dtype=torch.float64)
+    feature_map = build("feature_map", {"name": "taylor", "dim": None}, width=4, heads=1)
+    rule = build("update_rule", "linear_attention")
+    read, _ = rule.scan(feature_map(q), feature_map(k), v, rule.gates(v), None, ScanContext())
+    expected = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    torch.testing.assert_close(read, expected, atol=1e-4, rtol=0)
+
+
+def test_taylor_projection_starts_orthogonal_in_a_model():
+    memory = make_memory(update_rule="retention", feature_map={"name": "taylor", "dim": 2})
+    weight = memory.feature_map.project.weight
+    torch.testing.assert_close(weight @ weight.T, torch.eye(2, dtype=weight.dtype), atol=1e-6, rtol=0)
+
+
+def test_heads_that_are_short_enough_are_not_projected_by_taylor():
+    feature_map = build("feature_map", {"name": "taylor", "dim": 6}, width=12, heads=2)
+    assert feature_map.project is None and feature_map.features(6) == 1 + 6 + 36
+
+
+def test_dpfp_features_equal_the_loop_of_the_paper():
+    u = torch.randn(4, 5, dtype=torch.float64)
+    r = torch.cat([u, -u], -1).relu()
+    expected = torch.stack([r[:, j] * r[:, (j - shift) % 10] for shift in (1, 2) for j in range(10)], -1)
+    assert build("feature_map", {"name": "dpfp", "nu": 2}).features(5) == 20
+    torch.testing.assert_close(build("feature_map", {"name": "dpfp", "nu": 2, "norm": "none"})(u), expected)
+    summed = build("feature_map", {"name": "dpfp", "nu": 2})(u)
+    torch.testing.assert_close(summed, expected / (expected.sum(-1, keepdim=True) + 1e-6))
+    unit = build("feature_map", {"name": "dpfp", "nu": 2, "norm": "l2"})(u)
+    torch.testing.assert_close(unit.norm(dim=-1), torch.ones(4, dtype=torch.float64))
+
+
+def test_delta_recalls_four_pairs_with_dpfp_keys_of_two_channels():
+    keys = torch.tensor([[1, 1], [-1, 1], [-1, -1], [1, -1]], dtype=torch.float64)
+    k = build("feature_map", {"name": "dpfp", "norm": "l2"})(keys)[None, None]
+    v, beta = torch.randn(1, 1, 4, 2, dtype=torch.float64), torch.ones(1, 1, 4, dtype=torch.float64)
+    _, state = chunked_scan(k, k, v, Gates(erase=beta, write=beta))
+    torch.testing.assert_close(k @ state, v)

@@ -6,8 +6,8 @@ import pickle
 import numpy as np
 import pytest
 
+from hqlt_lab.data.corpus_index import SPLITS
 from hqlt_lab.data.corpus_reader import open_corpus
-from hqlt_lab.data.data_manifest import SPLITS
 from hqlt_lab.data.pipeline.chunks import assign_split
 from hqlt_lab.data.xz_baseline import xz_bits_per_byte
 from hqlt_lab.errors import StoreError

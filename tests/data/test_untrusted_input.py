@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from hqlt_lab.data.data_manifest import Index, read_index
+from hqlt_lab.data.corpus_index import CorpusIndex, read_index
 from hqlt_lab.data.sources import file_readers
 from hqlt_lab.data.tokenizers.load_tokenizer import load_encoder
 from hqlt_lab.errors import StoreError
@@ -27,7 +27,7 @@ from tests.issues import raises_issue
 def test_index_with_foreign_paths_or_inconsistent_fields_is_an_error(change, message, folder, tmp_path, monkeypatch):
     copy = shutil.copytree(folder, tmp_path / "copy")
     index = json.loads((copy / "index.json").read_text()) | change
-    monkeypatch.setattr(Index, "digest", index["digest"])  # an attacker can compute the digest of a changed index
+    monkeypatch.setattr(CorpusIndex, "digest", index["digest"])  # an attacker can compute the digest of a changed index
     (copy / "index.json").write_text(json.dumps(index))
     with pytest.raises(StoreError, match=message):
         read_index(copy)

@@ -12,8 +12,8 @@ from lm_eval.tasks.wikitext.preprocess_wikitext import wikitext_detokenizer
 from hqlt_lab.errors import StoreError
 from hqlt_lab.evaluation.lm_eval_model import LmEvalModel
 from hqlt_lab.evaluation.lm_eval_runner import LazyTextModel, LmEvalRequest, run_tasks
+from hqlt_lab.evaluation.lm_eval_task_variants import centered_window, excerpt_report, format_prompt
 from hqlt_lab.evaluation.lm_eval_tasks import load_tasks
-from hqlt_lab.evaluation.retrieval_tasks import centered_window, excerpt_report, format_prompt
 from hqlt_lab.experiment.lm_eval_section import TASK_SETS
 from hqlt_lab.rundir.lm_eval_results import collect_metric_values
 from tests.evaluation.local_datasets import DOCUMENTS, FACT, write_local_datasets

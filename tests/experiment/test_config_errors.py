@@ -96,33 +96,33 @@ MISTAKES = {
         "model.feature_map",
         "keys_not_normalized",
     ),
-    "idle fast weights": (
+    "empty fast weights": (
         {"model": "model: {timing: {name: delayed_stream, window: 64}}"},
         "model.timing",
-        "idle_fast_weights",
+        "empty_fast_weights",
     ),
-    "idle fast weights in one arm": (
+    "empty fast weights in one arm": (
         {"arms": "arms: {a: {}, b: {model.timing.name: delayed_chunk, model.timing.window: 19}}"},
         "model.timing",
-        "idle_fast_weights",
+        "empty_fast_weights",
         ("b",),
     ),
-    "idle fast weights in one arm, allowed in another with the same model": (
+    "empty fast weights in one arm, allowed in another with the same model": (
         {
             "model": "model: {timing: {name: delayed_stream, window: 64}}",
-            "arms": "arms: {a: {allow: [idle_fast_weights]}, b: {train.lr: 0.1}}",
+            "arms": "arms: {a: {allow: [empty_fast_weights]}, b: {train.lr: 0.1}}",
         },
         "model.timing",
-        "idle_fast_weights",
+        "empty_fast_weights",
         ("b",),
     ),
     "allowing an unknown issue": (
-        {"arms": "arms: {a: {allow: [idle_fast_weight]}}"},
+        {"arms": "arms: {a: {allow: [empty_fast_weight]}}"},
         "arms.a.allow",
         "not_allowable",
     ),
     "allowing without a list": (
-        {"arms": "arms: {a: {allow: idle_fast_weights}}"},
+        {"arms": "arms: {a: {allow: empty_fast_weights}}"},
         "arms.a.allow",
         "allow_not_a_list",
     ),
@@ -267,6 +267,7 @@ MISTAKES = {
         "train.probe_every",
         "not_supported_for_agents",
     ),
+    "default metric in an environment": ({"task": "task: t_maze"}, "measure.select", "unknown_metric"),
     "accuracy in an environment": (
         {"task": "task: t_maze", "measure": "measure: {select: valid/accuracy}"},
         "measure.select",
@@ -345,9 +346,9 @@ def test_mostly_empty_fast_weights_are_a_warning(tmp_path):
 
 
 @pytest.mark.parametrize("window", [12, 64])
-def test_idle_fast_weights_can_be_allowed(window, tmp_path):
+def test_empty_fast_weights_can_be_allowed(window, tmp_path):
     file = tmp_path / "question.yaml"
-    arms = "arms:\n  a: {}\n  b: {model.timing: {name: delayed_stream, window: %d}, allow: [idle_fast_weights]}"
+    arms = "arms:\n  a: {}\n  b: {model.timing: {name: delayed_stream, window: %d}, allow: [empty_fast_weights]}"
     file.write_text("\n".join((VALID_SECTIONS | {"arms": arms % window}).values()))
     experiment = load_experiment(file)
     assert not experiment.warnings and "allow" not in experiment.arms[1].changes
@@ -371,7 +372,7 @@ def test_invalid_override_is_an_error(override, path, code, source, tmp_path):
     assert error.value.issues[0].source == source
 
 
-def test_missing_data_of_a_task_are_blamed_before_the_default_metrics(tmp_path):
+def test_missing_data_of_a_task_are_reported_before_the_default_metrics(tmp_path):
     file = tmp_path / "question.yaml"
     file.write_text("question: What?\ntask: {name: language, data: nowhere}\n")
     with pytest.raises(HqltError) as error:

@@ -247,8 +247,8 @@ def test_schema_accepts_valid_files_and_rejects_invalid_ones(write_file):
 
     assert is_valid(BASE + "arms: {a: {}, b: {model.mixer: sum}}\ntune: {train.lr: {low: 0.1, high: 1}}\n")
     assert is_valid(BASE.replace("layers: 2", "layers: 2, mixer: [sum, {name: vector}]"))
-    assert is_valid(BASE + "arms: {a: {allow: [idle_fast_weights]}}\n")
-    assert not is_valid(BASE + "arms: {a: {allow: [idle]}}\n")
+    assert is_valid(BASE + "arms: {a: {allow: [empty_fast_weights]}}\n")
+    assert not is_valid(BASE + "arms: {a: {allow: [empty]}}\n")
     for valid_text, invalid_text in (
         ("width", "widht"),
         ("steps: 10", "steps: ten"),

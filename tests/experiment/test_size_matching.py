@@ -83,12 +83,12 @@ def test_state_is_matched_by_width_with_even_channels_per_head(load_with):
     assert abs(state["kv"] - state["hybrid"]) <= 0.1 * state["hybrid"]
 
 
-@pytest.mark.parametrize("timing", ["{name: delayed_chunk}", "{name: delayed_stream, gates: travel}"])
-def test_state_of_a_timing_whose_gates_wait_is_matched_with_each_gate_counted_once(load_with, timing):
+@pytest.mark.parametrize("timing", ["{name: delayed_chunk}", "{name: delayed_stream, gates: own}"])
+def test_state_of_a_timing_that_caches_gates_is_matched_with_each_gate_counted_once(load_with, timing):
     arms = f"arms: {{a: {{}}, b: {{model.timing: {timing[:-1]}, window: 4}}}}}}\n"
     experiment = load_with(f"{arms}match: {{on: state, within: 0.02}}\n")
     match = match_arm(experiment, experiment.arms[1], {})
-    # a: 2 layers with 8 + 4 bytes * (4 * 2 * 32 + 32 * 16) = 3080; in b, 4 tokens wait with beta of 2 heads: 4 * 2 * 4
+    # a: 2 layers with 8 + 4 bytes * (4 * 2 * 32 + 32 * 16) = 3080; b caches beta of 2 heads for 4 tokens: 4 * 2 * 4
     assert match.value == 32 and match.residual == pytest.approx(32 / 3080, abs=1e-12)
 
 

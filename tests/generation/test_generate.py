@@ -20,7 +20,7 @@ SAMPLED = Sampling(tokens=10, temperature=1.3, top_k=40, top_p=0.95, seed=3)
 COMPOSITIONS = [
     *({"timing": {"name": name, "window": 4}} for name in lab.available("timing")),
     *({"timing": {"name": name, "window": 4}, "short_conv": 3} for name in lab.available("timing")),
-    {"timing": {"name": "delayed_stream", "window": 4}, "update_rule": "delta_product", "mixer": "separate"},
+    {"timing": {"name": "delayed_stream", "window": 4}, "update_rule": "delta_product", "mixer": "independent_vector"},
     {"timing": {"name": "delayed_chunk", "window": 4}, "update_rule": "linear_attention", "mixer": "sum"},
     {"update_rule": "gated_delta", "mixer": "fw_only"},
     {"timing": {"name": "synchronous", "window": None}, "mixer": "kv_only", "positions": "sinusoidal"},

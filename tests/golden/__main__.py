@@ -1,4 +1,4 @@
-"""Write the golden file of error messages: `make messages`."""
+"""Write the golden files of messages: `make messages`."""
 
 from tests.golden.config_message_cases import (
     CASES,
@@ -7,13 +7,15 @@ from tests.golden.config_message_cases import (
     render_cases,
     render_file_cases,
 )
+from tests.golden.message_texts import TEXTS_FILE, render_texts
 
 
-def write_golden_file() -> None:
+def write_golden_files() -> None:
     """Write one line for each message."""
     lines = {*render_file_cases(), *render_cases(CASES), *render_cases(list_lm_eval_cases())}
     GOLDEN_FILE.write_text("\n".join(sorted(lines)) + "\n")
+    TEXTS_FILE.write_text("\n".join(render_texts()) + "\n")
 
 
 if __name__ == "__main__":  # preparing data starts processes that import this module
-    write_golden_file()
+    write_golden_files()

@@ -48,7 +48,7 @@ from hqlt_lab.generation.prefill_decode import tokenize_prompts
 from hqlt_lab.generation.sampling_options import Sampling
 from hqlt_lab.generation.text_model import TextModel
 from hqlt_lab.model.analysis.component_sizes import sizes
-from hqlt_lab.model.analysis.lesions import check_memories
+from hqlt_lab.model.analysis.lesions import require_both_memories
 from hqlt_lab.model.analysis.roofline import roofline
 from hqlt_lab.model.config import ModelConfig
 from hqlt_lab.model.sequence_model import build_model
@@ -63,8 +63,8 @@ from hqlt_lab.registry.plugins import (
     load_declared_components,
     load_inherited_files,
 )
-from hqlt_lab.report.compare.compare_results import compare_subjects
-from hqlt_lab.report.compare.compared_subjects import ComparedCell, ComparedStudy
+from hqlt_lab.report.compare.compare_results import compare_targets
+from hqlt_lab.report.compare.load_compared import ComparedCell, ComparedStudy
 from hqlt_lab.study.executors.base import LaunchContext
 from hqlt_lab.study.executors.ray_executor import connect_cluster, find_cluster, require_slots
 from hqlt_lab.study.executors.resources import MachineResources, gpu_fraction, max_concurrent_cells
@@ -103,6 +103,8 @@ def list_file_cases() -> Iterator[tuple[str, str, str | bytes]]:
     yield "measure.margin", "below_minimum", VALID + "measure: {margin: -1}\n"
     yield "model.tie_embeddings", "no_embeddings", "question: What?\ntask: t_maze\nmodel: {tie_embeddings: true}\n"
     yield "model.mixer", "layers_not_divisible", VALID + "arms: {a: {model.mixer: [sum, sum, sum]}}\n"
+    positions = "arms: {a: {model.positions: {name: learned, length: 9}}}\n"
+    yield "model.positions", "document_longer_than_positions", VALID + positions
     yield "model.layers", "above_maximum", VALID + "arms: {a: {model.layers: 100000}}\n"
     yield "task.test_length", "train_test_overlap", overlap
     yield "tune", "not_a_mapping_of_paths", VALID + "tune: [train.lr]\n"
@@ -132,6 +134,11 @@ def list_file_cases() -> Iterator[tuple[str, str, str | bytes]]:
     yield "agent.target_rate", "out_of_range", agent
     yield "agent.hidden", "out_of_range", agent
     yield "agent.updates_per_step", "not_positive", agent
+    unread = "arms: {a: {model.mixer: fw_only, train.memories.kv.start_step: 5}}\n"
+    yield "train.memories.kv", "unread_memory", VALID + unread
+    drawn = "arms: {a: {model.mixer: fw_only, train.window: {low: 2, high: 8}}}\n"
+    yield "train.window", "no_window_to_draw", VALID + drawn
+    yield "train.memories.kw", "unknown_memory", VALID + "arms: {a: {train.memories.kw.start_step: 5}}\n"
 
 
 def load_file(text: str | bytes, name: str = "question.yaml", overrides: tuple[str, ...] = ()) -> object:
@@ -207,7 +214,7 @@ class WideGatesRule(type(registry.build("update_rule", "delta", width=8, heads=2
     """A linear rule whose gates have a dimension too many."""
 
     def gates(self, x: torch.Tensor) -> Any:
-        return super().gates(x)._replace(write=torch.zeros(1, 2, 3, 4))
+        return super().gates(x)._replace(write=torch.zeros(1, 2, 3, 4, 5))
 
 
 def generate_notebook_source(cell: str) -> object:
@@ -304,11 +311,11 @@ def without_hub(package: str, case: Case) -> object:
 def compare_kinds(*kinds: type) -> object:
     """Compare a cell and a study, or only one of them."""
     experiment = load_file(VALID)
-    subjects = {
+    targets = {
         ComparedCell: ComparedCell(name="one", settings={}, outcome=None),
         ComparedStudy: ComparedStudy(name="two", experiment=experiment, records=(), arm_settings={}),
     }
-    return compare_subjects([subjects[kind] for kind in kinds])
+    return compare_targets([targets[kind] for kind in kinds])
 
 
 def raise_store_error() -> object:
@@ -342,6 +349,17 @@ CASES: list[Case] = [
     lambda: Schedule(gates="late"),
     lambda: build_model(**SMALL_MODEL, update_rule="linear_attention", feature_map="silu_l2"),
     lambda: build_model(**SMALL_MODEL, positions=["rope", "sinusoidal"]),
+    lambda: build_model(**SMALL_MODEL, update_rule="gla", feature_map="taylor"),
+    lambda: build_model(**SMALL_MODEL, positions={"name": "learned", "length": 2})(torch.zeros(1, 3, dtype=torch.long)),
+    lambda: ModelConfig(layers=4, mixer={"default": "sum", "at": {4: "vector"}}),
+    lambda: ModelConfig(layers=4, mixer={"default": "sum", "at": {3: "vector", -1: "static"}}),
+    lambda: ModelConfig(layers=4, mixer={"repeat": [["sum", 3]]}),
+    lambda: ModelConfig(mixer={"repeat": [["sum", 2]], "at": {}}),
+    lambda: ModelConfig(mixer={"at": {"first": "sum"}, "each": 2}),
+    lambda: ModelConfig(mixer={"default": "sum", "at": [0]}),
+    lambda: ModelConfig(mixer={"repeat": []}),
+    lambda: ModelConfig(mixer={"repeat": [["sum"]]}),
+    lambda: ModelConfig(mlp=["gelu", "relu"]),
     # files with components
     lambda: registry.load_components("nowhere.py"),
     lambda: registry.load_components(Path.cwd()),
@@ -412,9 +430,10 @@ CASES: list[Case] = [
     load_extending_files,
     load_pipe,
     lambda: list_warnings(
-        VALID.replace("synchronous, window: 4", "delayed_stream, window: 12"), "mostly_idle_fast_weights"
+        VALID.replace("synchronous, window: 4", "delayed_stream, window: 12"), "mostly_empty_fast_weights"
     ),
     lambda: list_warnings(VALID.replace("window: 4", "window: 100000"), "window_far_too_long"),
+    lambda: list_warnings(VALID + "arms: {a: {train.memories.kv.lr_scale: 0.5}}\n", "memory_without_parameters"),
     lambda: parse_value("!!python/name:os.system"),
     lambda: select_items([0, 1], FILTERED_LABELS, ["arm"]),
     lambda: select_items([0, 1], FILTERED_LABELS, ["armm=a"]),
@@ -427,10 +446,14 @@ CASES: list[Case] = [
     # models, training and evaluation
     lambda: ModelConfig(layers=3, mixer=["sum", "vector"]),
     lambda: ModelConfig(dropout=1.0),
+    lambda: TrainConfig(memories={"kv": 500}),
+    lambda: TrainConfig(window={"low": 8}),
+    lambda: TrainConfig(window={"low": 8, "high": 4}),
+    lambda: TrainConfig(window={"low": 8, "high": 9}, compile=True),
     lambda: sizes(None, 0),
     lambda: roofline(None, 1, 0),
-    lambda: check_memories({"fw"}, "fw"),
-    lambda: check_memories({"fw", "kv"}, "kw"),
+    lambda: require_both_memories({"fw"}, "fw"),
+    lambda: require_both_memories({"fw", "kv"}, "kw"),
     lambda: select_backend({}, "auto", CPU),
     lambda: select_backend(SCAN_BACKENDS, "fal", CPU),
     lambda: select_backend(SCAN_BACKENDS, "fla", CPU),

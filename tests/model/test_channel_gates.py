@@ -67,17 +67,29 @@ def test_channel_gates_are_probed_by_their_mean_over_tokens_and_channels():
     torch.testing.assert_close(probes["write"], gates.write.mean((0, 2, 3, 4))[None])
 
 
-def test_linear_rule_with_channel_gates_is_an_error_that_names_rule_and_shapes():
+def test_linear_rule_with_two_channel_dimensions_is_an_error_that_names_rule_and_shapes():
     @register("update_rule", "linear_channels")
     class LinearChannels(LinearRule):
         def gates(self, x: Tensor) -> Gates:
-            return Gates(log_keep=-x.unflatten(-1, (2, -1)).transpose(1, 2).square())
+            keep = -x.unflatten(-1, (2, -1)).transpose(1, 2).square()
+            return Gates(log_keep=keep[..., None].expand(-1, -1, -1, -1, 5))
 
     with raises_issue("update_rule", "invalid_gates") as error:
         lab.build_model(**MODEL, update_rule="linear_channels")(torch.zeros(1, 3, dtype=torch.long))
-    assert "[1, 2, 3, 8]" in error.value.issues[0].message
+    assert "[1, 2, 3, 8, 5]" in error.value.issues[0].message
     (result,) = lab.check_component("update_rule", "linear_channels", quick=True).results
     assert (result.check, result.outcome) == ("gates are in range", "failed")
+
+
+def test_linear_rule_with_the_wrong_number_of_channels_is_an_error_that_names_rule_and_channels():
+    @register("update_rule", "wrong_channels")
+    class WrongChannels(LinearRule):
+        def gates(self, x: Tensor) -> Gates:
+            return Gates(log_keep=-x.unflatten(-1, (2, -1)).transpose(1, 2).square()[..., :5])
+
+    with raises_issue("update_rule", "invalid_gates") as error:
+        lab.build_model(**MODEL, update_rule="wrong_channels")(torch.zeros(1, 3, dtype=torch.long))
+    assert "log_keep has 5 channels, but 8 are needed" in error.value.issues[0].message
 
 
 def test_linear_rule_with_gates_of_another_class_fails_the_gate_check():

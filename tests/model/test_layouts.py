@@ -18,14 +18,14 @@ SMALL = {"width": 8, "heads": 2, "mlp_width": 16, "init_std": 0.5}
 TIMINGS = [
     *(small_spec("timing", name) for name in available("timing")),
     {"name": "synchronous", "window": None},
-    {"name": "delayed_stream", "window": 4, "gates": "travel"},
+    {"name": "delayed_stream", "window": 4, "gates": "own"},
     {"name": "delayed_chunk", "window": 3, "hold": 7},
     {"name": "delayed_chunk", "window": 5, "hold": 2},
 ]
 MIXED = [
     {"layers": 2, "timing": ["synchronous", {"name": "delayed_chunk", "window": 3}], "short_conv": 4},
     {"layers": 2, "mixer": ["kv_only", "vector"], "timing": [TIMINGS[3], TIMINGS[4]], "positions": "rope"},
-    {"layers": 3, "update_rule": ["delta_product", "linear_attention", "bounded_delta"], "timing": TIMINGS[5]},
+    {"layers": 3, "update_rule": ["delta_product", "linear_attention", "tanh_delta"], "timing": TIMINGS[5]},
     {"layers": 2, "update_rule": {"name": "delta_product", "steps": 3}, "timing": TIMINGS[4], "short_conv": 2},
     {"layers": 2, "positions": "sinusoidal", "norm": "layer", "bias": True, "output_gate": True, "timing": TIMINGS[6]},
     {"layers": 2, "timing": {"name": "delayed_chunk", "window": 4}, "update_rule": "gated_delta", "short_conv": 1},
@@ -74,7 +74,7 @@ def test_document_output_is_independent_of_the_batch_for_mixed_layers(settings):
     "schedule",
     [
         Schedule(delay=2, hold=3, window=4),
-        Schedule(delay=3, hold=2, block=5, gates="travel"),
+        Schedule(delay=3, hold=2, block=5, gates="own"),
         Schedule(hold=4),
         Schedule(delay=5, window=3, block=4),
     ],
@@ -122,7 +122,7 @@ def test_rows_can_be_dropped_and_their_slots_reused_for_new_documents(settings):
 
 
 @pytest.mark.parametrize("timing", TIMINGS, ids=str)
-@pytest.mark.parametrize("rule", ["gated_delta", "bounded_delta"])
+@pytest.mark.parametrize("rule", ["gated_delta", "tanh_delta"])
 def test_gradients_are_the_sum_over_separate_documents(rule, timing):
     model = make_model(update_rule=rule, timing=timing, positions="rope", short_conv=3)
     layout, x = random_layout(3, 25, 5, borders=0.08), fixed_noise(3, 25, 8).requires_grad_()

@@ -1,4 +1,4 @@
-"""A lesion silences one memory and changes nothing else."""
+"""A lesion sets the output of one memory to zero and changes nothing else."""
 
 import pytest
 import torch

@@ -27,6 +27,8 @@ TOKENS = torch.randint(0, 11, (3, 23), generator=torch.Generator().manual_seed(5
         {"timing": {"name": "delayed_chunk", "window": 3, "hold": 7}, "update_rule": "gated_delta", "norm": "layer"},
         {"positions": "sinusoidal", "mlp": "gelu", "bias": True, "tie_embeddings": True},
         {"update_rule": {"name": "delta_product", "steps": 2}, "timing": {"name": "delayed_chunk", "window": 4}},
+        {"mlp": ["none", "gelu"], "positions": {"name": "learned", "length": 23}, "feature_map": "dpfp"},
+        {"update_rule": ["linear_attention", "delta"], "feature_map": [{"name": "taylor", "dim": 3}, None]},
     ],
 )
 def test_mixed_layers_give_the_same_result_in_chunks_and_in_one_call(settings):
@@ -160,6 +162,10 @@ def test_component_with_own_parameters_needs_reset_parameters():
         ({"update_rule": {"name": "delta", "beta": 2}}, "update_rule.beta", "unknown_option"),
         ({"tie_embeddings": True}, "tie_embeddings", "no_embeddings"),
         ({"positions": None}, "positions", "unknown_component"),
+        ({"mlp": "relu"}, "mlp", "setting_of_wrong_type"),
+        ({"mlp": ["none", "relu"]}, "mlp[1]", "setting_of_wrong_type"),
+        ({"mlp": None}, "mlp", "setting_of_wrong_type"),
+        ({"mlp": ["none"] * 3}, "mlp", "layers_not_divisible"),
     ],
 )
 def test_invalid_setting_is_reported(settings, path, code):
@@ -179,6 +185,13 @@ def test_all_invalid_components_are_reported_together():
         ({"update_rule": "delta", "feature_map": "elu_plus_one"}, "feature_map", "keys_not_normalized"),
         ({"update_rule": "linear_attention", "feature_map": "silu_l2"}, "feature_map", "features_not_positive"),
         ({"positions": ["rope", "sinusoidal"]}, "positions", "positions_differ_by_layer"),
+        ({"positions": ["learned", {"name": "learned", "length": 9}]}, "positions", "positions_differ_by_layer"),
+        ({"positions": {"name": "learned", "length": 0}}, "positions.length", "below_minimum"),
+        ({"update_rule": "gla", "feature_map": "taylor"}, "feature_map", "features_differ_from_key_channels"),
+        ({"update_rule": "delta", "feature_map": "taylor"}, "feature_map", "keys_not_normalized"),
+        ({"feature_map": {"name": "dpfp", "norm": "none"}}, "feature_map", "keys_not_normalized"),
+        ({"feature_map": {"name": "dpfp", "nu": 0}}, "feature_map.nu", "below_minimum"),
+        ({"update_rule": "retention", "feature_map": {"name": "taylor", "dim": 0}}, "feature_map.dim", "below_minimum"),
         ({"width": 6, "heads": 2, "positions": "rope"}, "positions", "odd_head_width"),
         ({"timing": {"name": "synchronous", "window": 0}}, "timing.window", "below_minimum"),
         ({"update_rule": {"name": "delta_product", "steps": 0}}, "update_rule.steps", "below_minimum"),
@@ -192,6 +205,25 @@ def test_incompatible_components_are_rejected(settings, path, code):
 def test_linear_attention_without_normalizer_accepts_any_feature_map():
     rule = {"name": "linear_attention", "normalizer": "none"}
     assert build_model(**SMALL, update_rule=rule, feature_map="silu_l2").memories[0].feature_map.has_unit_norm
+
+
+def test_layer_without_mlp_is_its_memory_alone():
+    model = build_model(**SMALL, mlp=["none", "swiglu"]).double()
+    first, second = model.blocks
+    assert first.mlp is None and first.mlp_norm is None and second.mlp is not None
+    x = torch.randn(1, 5, 16, dtype=torch.float64)
+    torch.testing.assert_close(first(x)[0], x + first.memory(first.memory_norm(x))[0])
+
+
+def test_mlps_of_a_list_have_the_default_width_of_their_kind():
+    model = build_model(**{**SMALL, "mlp_width": None}, mlp=["gelu", "swiglu"])
+    assert [block.mlp.up.out_features for block in model.blocks] == [4 * 16, 256]
+
+
+def test_equal_parameters_of_models_with_and_without_mlps_have_equal_values():
+    full, partial = (dict(build_model(**SMALL, mlp=mlp).named_parameters()) for mlp in ("swiglu", ["none", "swiglu"]))
+    assert partial.keys() < full.keys()
+    assert all(torch.equal(parameter, full[name]) for name, parameter in partial.items())
 
 
 def test_state_consists_of_tensors_only():

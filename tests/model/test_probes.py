@@ -141,7 +141,7 @@ def test_padding_and_packing_do_not_change_the_probes(settings):
 
 def test_layer_has_the_quantities_of_its_components():
     settings = {"layers": 4, "mixer": ["sum", "fw_only", "kv_only", "vector"]}
-    rules = ["delta", "bounded_delta", "delta", "linear_attention"]
+    rules = ["delta", "tanh_delta", "delta", "linear_attention"]
     probes = probe(make_model(**settings, update_rule=rules), fixed_noise(1, 9, WIDTH))
     for name, is_present in {
         "norm_fw": [1, 1, 0, 1], "norm_kv": [1, 0, 1, 1], "entropy": [1, 0, 1, 1], "state_rank": [1, 1, 0, 1],

@@ -86,11 +86,11 @@ def test_layer_equals_the_equations_of_the_paper(timing, positions):
         torch.testing.assert_close(y[row], reference_layer(layer, x[row], timing, positions == "rope"))
 
 
-def test_traveling_gates_are_those_of_the_written_pair():
-    timing = {"name": "delayed_stream", "window": WINDOW, "gates": "travel"}
+def test_own_gates_are_those_of_the_written_pair():
+    timing = {"name": "delayed_stream", "window": WINDOW, "gates": "own"}
     layer = make_memory(timing=timing, update_rule={"name": "delta", "max_beta": 2})
     x = torch.randn(1, 15, WIDTH, dtype=torch.float64)
-    torch.testing.assert_close(layer(x)[0][0], reference_layer(layer, x[0], "delayed_stream", False, "travel"))
+    torch.testing.assert_close(layer(x)[0][0], reference_layer(layer, x[0], "delayed_stream", False, "own"))
     current = make_memory(
         timing={"name": "delayed_stream", "window": WINDOW}, update_rule={"name": "delta", "max_beta": 2}
     )

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import hqlt_lab as lab
-from hqlt_lab.model.analysis.roofline import CHIPS, Chip, ComponentDemand, Roofline, count_visible_scores, roofline
+from hqlt_lab.model.analysis.roofline import CHIPS, Chip, ComponentCost, Roofline, count_visible_scores, roofline
 from hqlt_lab.model.config import ModelConfig
 from hqlt_lab.model.initialize import SkipInit
 from hqlt_lab.model.sequence_model import SequenceModel
@@ -32,8 +32,8 @@ def build_on_meta(**settings):
         return SequenceModel(ModelConfig(**settings))
 
 
-def demands_by_component(model_roofline):
-    return {demand.component: demand for demand in model_roofline.demands}
+def costs_by_component(model_roofline):
+    return {cost.component: cost for cost in model_roofline.costs}
 
 
 def paper_roofline(arm):
@@ -43,15 +43,13 @@ def paper_roofline(arm):
 
 def test_linear_map_equals_the_count_by_hand():
     # the head is a map of 8 x 50; a step has 3 rows of 7 tokens in one micro-batch
-    head = demands_by_component(roofline(build_on_meta(vocabulary=50, width=8, heads=2, layers=1), 7, 3))["head"]
+    head = costs_by_component(roofline(build_on_meta(vocabulary=50, width=8, heads=2, layers=1), 7, 3))["head"]
     assert head.flops == 6 * 8 * 50
     assert head.bytes == pytest.approx(3 * 2 * (8 + 50) + (2 + 2 + 4 + 4) * 8 * 50 / 21)
 
 
 def test_traffic_of_a_small_hybrid_equals_the_count_by_hand():
-    demands = demands_by_component(
-        roofline(build_on_meta(vocabulary=5, width=8, heads=2, layers=1, mlp_width=16), 7, 1e12)
-    )
+    costs = costs_by_component(roofline(build_on_meta(vocabulary=5, width=8, heads=2, layers=1, mlp_width=16), 7, 1e12))
     traffic = {
         "embedding": 2 * 8,
         "norms": 4 * 2 * 8,  # before both sub-layers and the head, and the head norm
@@ -66,25 +64,41 @@ def test_traffic_of_a_small_hybrid_equals_the_count_by_hand():
         "head": 8 + 5,
         "optimizer": 0,
     }
-    bytes_moved = {component: demand.bytes for component, demand in demands.items()}
+    bytes_moved = {component: cost.bytes for component, cost in costs.items()}
     assert bytes_moved == pytest.approx({component: 6 * count for component, count in traffic.items()}, abs=1e-6)
 
 
+def test_traffic_of_wide_features_and_learned_positions_equals_the_count_by_hand():
+    settings = {"width": 8, "heads": 2, "layers": 1, "mixer": "fw_only", "feature_map": {"name": "dpfp", "nu": 2}}
+    positions = {"name": "learned", "length": 7}
+    demands = costs_by_component(roofline(build_on_meta(**settings, positions=positions, mlp="none"), 7, 1e12))
+    features = 2 * (2 * 4 * 2)  # of two heads
+    traffic = {
+        "feature_map": 2 * (8 + features),  # of queries and keys
+        "fast_weights": 2 * features + 2 * 8 + 2,  # queries, keys, values, output and the gates of two heads
+        "positions": 3 * 8,
+    }
+    assert {name: demands[name].bytes / 6 for name in traffic} == pytest.approx(traffic)
+    assert "mlp" not in demands
+
+
 def test_component_that_returns_its_input_moves_nothing():
-    demands = demands_by_component(
+    costs = costs_by_component(
         roofline(build_on_meta(width=8, heads=2, layers=1, mixer="kv_only", positions="none"), 7, 1e12)
     )
-    assert demands["mixer"].bytes == demands["positions"].bytes == 0 and "fast_weights" not in demands
+    assert costs["mixer"].bytes == costs["positions"].bytes == 0 and "fast_weights" not in costs
 
 
 def test_component_is_limited_by_compute_or_by_memory():
     chip = Chip("made up", flops=100.0, bandwidth=10.0)
-    compute_bound, memory_bound = ComponentDemand("product", 300, 20), ComponentDemand("copy", 10, 20)
+    compute_bound, memory_bound = ComponentCost("product", 300, 20), ComponentCost("copy", 10, 20)
     assert (compute_bound.compute_seconds(chip), compute_bound.is_memory_bound(chip)) == (3.0, False)
     assert (memory_bound.compute_seconds(chip), memory_bound.is_memory_bound(chip)) == (2.0, True)
     model_roofline = Roofline((compute_bound, memory_bound))
     assert model_roofline.tokens_per_second(chip) == pytest.approx(1 / 5)  # components run one after the other
-    assert model_roofline.memory_share(chip) == pytest.approx(2 / 5) and model_roofline.slowest_component(chip) == (
+    assert model_roofline.memory_bound_fraction(chip) == pytest.approx(2 / 5) and model_roofline.slowest_component(
+        chip
+    ) == (
         "product",
         pytest.approx(3 / 5),
     )
@@ -92,14 +106,14 @@ def test_component_is_limited_by_compute_or_by_memory():
 
 def test_large_batch_is_compute_bound_and_small_batch_is_memory_bound():
     model = build_on_meta(vocabulary=1000, width=1024, heads=8, layers=1)
-    large_batch, small_batch = (demands_by_component(roofline(model, 64, rows))["mlp"] for rows in (1000, 1))
+    large_batch, small_batch = (costs_by_component(roofline(model, 64, rows))["mlp"] for rows in (1000, 1))
     assert not large_batch.is_memory_bound(H100) and small_batch.is_memory_bound(H100)
     assert large_batch.flops == small_batch.flops
 
 
 def test_weights_are_read_per_micro_batch_and_the_optimizer_runs_once():
     model = build_on_meta(vocabulary=50, width=8, heads=2, layers=1)
-    one_batch, four_batches = (demands_by_component(roofline(model, 10, 8, micro_batches)) for micro_batches in (1, 4))
+    one_batch, four_batches = (costs_by_component(roofline(model, 10, 8, micro_batches)) for micro_batches in (1, 4))
     assert four_batches["head"].bytes - one_batch["head"].bytes == pytest.approx(3 * 12 * 400 / 80)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     assert four_batches["optimizer"].bytes == one_batch["optimizer"].bytes == pytest.approx(26 * parameters / 80)
@@ -132,8 +146,8 @@ def test_every_component_has_a_bound_which_is_the_same_on_meta(kind, name):
     settings.setdefault("timing", {"name": "synchronous", "window": 4})
     model_roofline = roofline(build_on_meta(**settings), 20, 3)
     assert model_roofline == lab.roofline(lab.build_model(**settings), 20, 3)
-    assert 0 < model_roofline.memory_share(H100) <= 1
-    assert all(demand.compute_seconds(H100) >= 0 for demand in model_roofline.demands)
+    assert 0 < model_roofline.memory_bound_fraction(H100) <= 1
+    assert all(cost.compute_seconds(H100) >= 0 for cost in model_roofline.costs)
 
 
 def test_step_without_rows_is_rejected():

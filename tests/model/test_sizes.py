@@ -7,6 +7,7 @@ from torch.utils.flop_counter import FlopCounterMode, conv_flop_count, sdpa_back
 
 import hqlt_lab as lab
 from hqlt_lab.check.component_under_test import count_held_bytes
+from hqlt_lab.components.feature_maps._base import FeatureMap
 from hqlt_lab.components.mixers._base import Mixer
 from hqlt_lab.components.update_rules._base import StepRule, UpdateRule
 from hqlt_lab.model.analysis.component_sizes import ComponentSize, sizes
@@ -83,12 +84,19 @@ COMPOSITIONS = [
     *compositions_of_kind("update_rule"),
     *compositions_of_kind("mixer"),
     *compositions_of_kind("positions"),
+    *(
+        {"feature_map": spec, "update_rule": "gated_delta"}
+        for spec in ("dpfp", {"name": "dpfp", "nu": 2, "norm": "l2"})
+    ),
+    {"feature_map": {"name": "taylor", "dim": 3}, "update_rule": "linear_attention"},
+    {"feature_map": "taylor", "update_rule": "retention", "timing": {"name": "delayed_chunk", "window": 4}},
+    {"mlp": ["none", "gelu"], "positions": {"name": "learned", "length": 50}},
     *({"timing": {"name": name, "window": 4}} for name in lab.available("timing")),
     {"timing": {"name": "synchronous", "window": None}},
     {"timing": {"name": "synchronous", "window": 20}, "layers": 4, "mixer": ["vector", "kv_only"]},
     {"timing": CHUNKS | {"hold": 39}, "mlp": "gelu", "bias": True, "norm": "layer", "head_norm": False},
     {"timing": CHUNKS, "update_rule": {"name": "delta_product", "steps": 3}, "short_conv": 4, "output_gate": True},
-    {"timing": {"name": "delayed_stream", "window": 4, "gates": "travel"}, "mixer": "fw_only"},
+    {"timing": {"name": "delayed_stream", "window": 4, "gates": "own"}, "mixer": "fw_only"},
     {"tie_embeddings": True, "update_rule": {"name": "linear_attention", "normalizer": "none"}},
 ]
 BASE = {"vocabulary": 11, "width": 16, "heads": 2, "layers": 2, "mlp_width": 24}
@@ -166,7 +174,7 @@ class Bilinear(Mixer):
         return (fw @ self.between) * kv
 
 
-class Learned(nn.Module):
+class Learned(FeatureMap):
     """A user's feature map, applied to each query and key of each head."""
 
     has_unit_norm = is_nonnegative = True

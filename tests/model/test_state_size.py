@@ -56,7 +56,7 @@ def test_state_without_a_window_grows_with_the_sequence_and_can_be_computed_on_m
     assert state_size(memory, 1000).total - state_size(memory, 999).total == 2 * 64 * 4
 
 
-CACHED_GATES = [{"name": "delayed_chunk", "window": 16}, {"name": "delayed_stream", "window": 16, "gates": "travel"}]
+CACHED_GATES = [{"name": "delayed_chunk", "window": 16}, {"name": "delayed_stream", "window": 16, "gates": "own"}]
 
 
 @pytest.mark.parametrize("timing", CACHED_GATES, ids=str)
@@ -67,9 +67,9 @@ def test_cached_gates_that_are_one_tensor_are_counted_once(timing):
 
 @pytest.mark.parametrize("timing", CACHED_GATES, ids=str)
 @torch.no_grad()
-def test_bytes_of_a_layer_whose_gates_wait_equal_those_counted_by_hand(timing):
+def test_bytes_of_a_layer_that_caches_gates_equal_those_counted_by_hand(timing):
     model = build_model(width=64, heads=2, layers=1, update_rule="delta", timing=timing, short_conv=4)
-    # 16 tokens wait with 64 numbers of a key, 64 of a value and 2 of beta, one for each head: 16 * 130 * 4 = 8320
+    # 16 tokens are cached with 64 numbers of a key, 64 of a value and 2 of beta, one for each head: 16 * 130 * 4 = 8320
     # the fast weights of 2 heads have 32 * 32 numbers: 8192; three convolutions carry 3 tokens of 64 numbers: 2304
     # the length of the document is an integer of 8 bytes: 8320 + 8192 + 2304 + 8 = 18824
     assert state_size(model.memories[0], 500).total == 18_824
@@ -92,6 +92,6 @@ def test_state_holds_tied_gates_once_also_after_selecting_rows(timing):
 def test_rules_that_cache_one_number_per_head_have_states_of_one_size():
     sizes_by_rule = {
         rule: state_size(HybridMemory(ModelConfig(width=64, heads=2, update_rule=rule, timing=CACHED_GATES[0])), 500)
-        for rule in ("delta", "bounded_delta")
+        for rule in ("delta", "tanh_delta")
     }
-    assert sizes_by_rule["delta"] == sizes_by_rule["bounded_delta"]  # both wait with one number per head: beta
+    assert sizes_by_rule["delta"] == sizes_by_rule["tanh_delta"]  # both cache one number per head: beta

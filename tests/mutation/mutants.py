@@ -60,7 +60,7 @@ ESCAPED_BEFORE = [
     ),
     Mutant(
         "clipping at twice the limit",
-        "hqlt_lab/train/gradient_guard.py",
+        "hqlt_lab/train/gradient_clipping.py",
         "clip_grads_with_norm_(parameters, max_norm, norm)",
         "clip_grads_with_norm_(parameters, 2 * max_norm, norm)",
         (STEP,),
@@ -79,7 +79,7 @@ MUTANTS = [
     *ESCAPED_BEFORE,
     Mutant(
         "chunk triangle includes the diagonal",
-        "hqlt_lab/ops/scan/chunk_forward_backward.py",
+        "hqlt_lab/ops/scan/scalar_gate_chunk.py",
         "chunk.decay.write_to_write).tril_(-1)",
         "chunk.decay.write_to_write).tril_(0)",
         ("tests/ops/test_chunked.py",),
@@ -149,8 +149,8 @@ MUTANTS = [
     Mutant(
         "reads are not scaled",
         "hqlt_lab/model/fast_weights.py",
-        "q = feature_map(at_least_float32(q)) * q.shape[-1] ** -0.5",
-        "q = feature_map(at_least_float32(q))",
+        "(q.shape[-1] ** -0.5 if rule.scales_queries else 1.0)",
+        "1.0",
         (REFERENCE,),
     ),
     Mutant(
@@ -275,8 +275,8 @@ MUTANTS = [
     Mutant(
         "the seed is not part of the cell key",
         "hqlt_lab/experiment/expand_cells.py",
-        'return hash_json({**result_relevant_settings(cell), "seed": cell.seed})',
-        'return hash_json({**result_relevant_settings(cell), "seed": 0})',
+        'return hash_json({**settings_for_key(cell), "seed": cell.seed})',
+        'return hash_json({**settings_for_key(cell), "seed": 0})',
         ("tests/experiment/test_plan.py",),
     ),
     Mutant(
@@ -327,8 +327,8 @@ MUTANTS = [
     Mutant(
         "resumed steps count as trained",
         "hqlt_lab/study/eta.py",
-        "StepTiming(self.step - (self.first_step or 0),",
-        "StepTiming(self.step,",
+        "StepTally(self.step - (self.first_step or 0),",
+        "StepTally(self.step,",
         ("tests/study/test_eta.py",),
     ),
     Mutant(
@@ -541,14 +541,14 @@ MUTANTS = [
     ),
     Mutant(
         "the server responds to pages of other origins",
-        "hqlt_lab/track/ui/mlflow_app.py",
+        "hqlt_lab/track/ui/mlflow_asgi_app.py",
         "return origin in (None, *own_origins) or any(",
         'return origin != "null" or any(',
         ("tests/track/test_network.py",),
     ),
     Mutant(
         "the server accepts a host with a malformed port",
-        "hqlt_lab/track/ui/mlflow_app.py",
+        "hqlt_lab/track/ui/mlflow_asgi_app.py",
         "HOST_SYNTAX.fullmatch(host)",
         "HOST_SYNTAX.match(host)",
         ("tests/track/test_network.py",),

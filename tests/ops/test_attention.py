@@ -47,7 +47,11 @@ def test_a_long_window_in_a_longer_sequence_equals_dense_attention(window):
     q, k, v = make_qkv(400, 450, batch=1)
     schedule = Schedule(window=window)
     assert scheduled_softmax.select_form(schedule, 400, 450) == "bands"
-    torch.testing.assert_close(attend(q, k, v, schedule), attend_dense(q, k, v, schedule))
+    expected = attend_dense(q, k, v, schedule)
+    expected_grads = torch.autograd.grad(expected.square().sum(), (q, k, v))
+    for form in (attend(q, k, v, schedule), scheduled_softmax._attend_bands(q, k, v, schedule, None)):
+        torch.testing.assert_close(form, expected)
+        torch.testing.assert_close(torch.autograd.grad(form.square().sum(), (q, k, v)), expected_grads)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=str)

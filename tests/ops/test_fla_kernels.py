@@ -131,14 +131,14 @@ def test_every_linear_rule_has_its_kernel():
     for name in available("update_rule"):
         rule = build("update_rule", small_spec("update_rule", name), width=32, heads=2)
         if isinstance(rule, LinearRule):
-            inputs = rule.example_scan_inputs(rule.gates(torch.randn(1, 1, 32)))
+            inputs = rule.example_scan_inputs(rule.gates(torch.randn(1, 1, 32)), 16, 16)
             kernels[name] = make_kernel_inputs(inputs.q, inputs.k, inputs.v.bfloat16(), inputs.gates).kernel
     assert kernels == KERNELS_OF_RULES
 
 
 def test_rwkv7_takes_one_step_per_token():
     rule = build("update_rule", "rwkv7", width=32, heads=2)
-    inputs = rule.example_scan_inputs(rule.gates(torch.randn(1, 5, 32)))
+    inputs = rule.example_scan_inputs(rule.gates(torch.randn(1, 5, 32)), 16, 16)
     assert inputs.k.shape[2] == 10 and make_kernel_inputs(*inputs).step_arguments["k"].shape[2] == 5
 
 

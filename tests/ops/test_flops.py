@@ -7,7 +7,7 @@ from torch.utils.flop_counter import FlopCounterMode, bmm_flop
 import hqlt_lab as lab
 from hqlt_lab.components.update_rules._base import LinearRule
 from hqlt_lab.ops.gates import DEFAULT_CONTEXT, ScanContext, broadcast_gate
-from hqlt_lab.ops.scan.channel_scan import channel_scan_backward_op, channel_scan_op
+from hqlt_lab.ops.scan.channel_gate_scan import channel_gate_scan_backward_op, channel_gate_scan_op
 from hqlt_lab.ops.scan.chunked import CHUNK_SIZE, scan_backward_op, scan_op
 
 RULES = {name: lab.build("update_rule", name, width=16, heads=2) for name in lab.available("update_rule")}
@@ -54,7 +54,7 @@ def test_flops_of_a_linear_rule_equal_those_counted_by_torch(name, tokens, hold,
     if name == "linear_attention":
         v = rule.append_count_channel(v)
     q, k, v, gates = rule.scan_inputs(q, k, v, gates)
-    count = count_scalar_scan if gates.has_scalar_form else count_channel_scan
+    count = count_scalar_scan if gates.has_scalar_form else count_channel_gate_scan
     assert (flops.forward, flops.backward) == count(q, k, v, gates, state, hold or 0)
 
 
@@ -72,15 +72,15 @@ def count_scalar_scan(q, k, v, gates, state, hold):
     return forward, backward
 
 
-def count_channel_scan(q, k, v, gates, state, hold):
+def count_channel_gate_scan(q, k, v, gates, state, hold):
     log_keep = broadcast_gate(gates.log_keep, k).expand_as(k)
     inputs = (q, k, gates.written_values(v), gates.lookup_key(k), log_keep)
     early = gates.early_lookup is not None
     forward, (reads, _, *saved) = count_with_inplace_products(
-        lambda: channel_scan_op._init_fn(*inputs, state, None, hold, CHUNK_SIZE, early, True)
+        lambda: channel_gate_scan_op._init_fn(*inputs, state, None, hold, CHUNK_SIZE, early, True)
     )
     backward, _ = count_with_inplace_products(
-        lambda: channel_scan_backward_op._init_fn(reads, None, *inputs, None, *saved, hold, CHUNK_SIZE, early)
+        lambda: channel_gate_scan_backward_op._init_fn(reads, None, *inputs, None, *saved, hold, CHUNK_SIZE, early)
     )
     return forward, backward
 

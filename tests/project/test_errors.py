@@ -36,7 +36,7 @@ def test_text_of_an_issue_has_source_line_arms_paths_message_and_hint():
     issue = ConfigIssue("lr", "not_positive", "No.", "Use 1.", arms=("a, b", "c", "d"), source="q.yaml", line=3)
     assert str(issue) == "q.yaml, line 3: arm 'a, b' and 2 more: lr: No. Use 1."
     assert str(ISSUE) == "heads, width: 8 channels do not divide. Use 2."
-    assert str(ConfigIssue("", "empty_file", "is empty.", source="q.yaml")) == "q.yaml: is empty."
+    assert str(ConfigIssue("", "empty_file", "the file is empty.", source="q.yaml")) == "q.yaml: the file is empty."
 
 
 def test_nested_prefixes_add_up_and_the_type_of_the_error_is_kept():

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from hqlt_lab.data.data_manifest import FileChecksum, compute_checksum
+from hqlt_lab.data.corpus_index import FileChecksum, compute_checksum
 from hqlt_lab.data.window_order import round_keys
 from hqlt_lab.generation.sampler import row_generator
 from hqlt_lab.hashing import derive_seed, derive_words, digest_bytes, hash_chunks, hash_file, hash_json

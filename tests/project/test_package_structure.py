@@ -36,7 +36,7 @@ ALLOWED_IMPORTS = {
     "ops.fused": "ops",
     "ops.scan": "ops",
     "components": "",
-    "components.feature_maps": "registry",
+    "components.feature_maps": "errors registry ops",
     "components.mixers": "registry",
     "components.positions": "errors registry",
     "components.timings": "registry ops",
@@ -73,7 +73,7 @@ ALLOWED_IMPORTS = {
     "report.render": "files formatting hashing experiment rundir study report report.figures report.stats "
     "report.wording",
     "report.stats": "hashing experiment study report",
-    "report.wording": "experiment study report report.stats",
+    "report.wording": "formatting experiment study report report.stats",
     "api": "errors files redact registry experiment rundir train hugging_face generation track study report",
     "check": "errors files registry ops components model tasks experiment rundir train study report",
     "cli": "process_settings log_handler redact registry cli.commands cli.terminal",

@@ -66,7 +66,7 @@ def test_garbage_collector_settings_are_restored():
 WRITERS_OF_DATA = {
     "hqlt_lab/api/tracking.py",
     "hqlt_lab/cli/terminal/completion.py",
-    "hqlt_lab/track/ui/mlflow_app.py",
+    "hqlt_lab/track/ui/mlflow_asgi_app.py",
     "registry/plugins.py",
 }
 PROCESS_SETTINGS = re.compile(

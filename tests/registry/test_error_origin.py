@@ -19,6 +19,14 @@ def first(error: object = None):
 @register("timing", "second")
 def second(error: object = None):
     raise error
+
+@register("timing", "third")
+class Third:
+    def __init__(self, error: object = None):
+        raise error
+
+@register("timing", "fourth")
+class Fourth(Third): ...
 """
 
 
@@ -42,6 +50,11 @@ def test_error_is_attributed_to_the_component_defined_above_the_line(tmp_path):
         str(find_failure(KeyError("x"))) == f"timing 'second' ({tmp_path}/components.py, line 13) raised KeyError: 'x'."
     )
     assert find_failure(KeyError("x"), "first").name == "first"
+
+
+def test_error_in_an_inherited_method_is_attributed_to_the_component_that_was_built():
+    third, fourth = (find_failure(KeyError("x"), name) for name in ("third", "fourth"))
+    assert (third.name, fourth.name) == ("third", "fourth") and third.line == fourth.line
 
 
 def test_config_errors_and_disk_errors_are_not_component_failures():

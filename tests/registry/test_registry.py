@@ -54,7 +54,7 @@ def test_describe_returns_summary_file_and_line(spec):
 
 def test_names_can_be_listed_with_wildcards():
     names = registry.available("update_rule", "*delta*")
-    assert {"bounded_delta", "delta", "gated_delta"} <= set(names) and all("delta" in name for name in names)
+    assert {"tanh_delta", "delta", "gated_delta"} <= set(names) and all("delta" in name for name in names)
     assert {"delayed_chunk", "delayed_stream"} <= set(registry.available("timing", "delayed-*"))
 
 
@@ -111,12 +111,12 @@ def test_all_option_errors_are_reported_at_once_with_their_path(spec):
 
 
 def test_missing_required_option_is_an_error():
-    @registry.register("mixer", "needy")
-    def needy(window: int) -> int:
+    @registry.register("mixer", "requires_window")
+    def requires_window(window: int) -> int:
         return window
 
     with raises_issue("mixer", "missing_option"):
-        registry.build("mixer", "needy")
+        registry.build("mixer", "requires_window")
 
 
 def test_error_of_a_component_is_prefixed_with_its_location():

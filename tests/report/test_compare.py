@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from scipy import stats
 
-from hqlt_lab.report.compare.compare_results import compare_subjects
-from hqlt_lab.report.compare.compared_subjects import ComparedCell, study_from_file
+from hqlt_lab.report.compare.compare_results import compare_targets
+from hqlt_lab.report.compare.load_compared import ComparedCell, study_from_file
 from hqlt_lab.report.compare.published_differences import rounding_error
 from hqlt_lab.report.stats.mean_difference import mean_difference
 from hqlt_lab.rundir.lm_eval_results import EvalProtocol
@@ -31,13 +31,13 @@ def make_cell(name, settings=None, **fields):
     )
 
 
-def get_section(subjects, name):
-    (matching,) = [section for section in compare_subjects(subjects).sections if section.name == name]
+def get_section(targets, name):
+    (matching,) = [section for section in compare_targets(targets).sections if section.name == name]
     return matching
 
 
-def table_rows(subjects, name):
-    table = get_section(subjects, name).table
+def table_rows(targets, name):
+    table = get_section(targets, name).table
     return {row[0]: dict(zip(table.columns[1:], row[1:], strict=True)) for row in table.rows} if table else {}
 
 
@@ -70,7 +70,7 @@ def test_differing_settings_are_listed_and_equal_ones_counted():
 def test_equal_cells_are_reported_as_equal():
     sentences = [
         sentence
-        for section in compare_subjects([make_cell("a"), make_cell("b")]).sections
+        for section in compare_targets([make_cell("a"), make_cell("b")]).sections
         for sentence in section.sentences
     ]
     assert sentences == [
@@ -277,22 +277,22 @@ def test_the_rounding_error_is_half_a_unit_of_the_last_digit():
 
 
 def test_invalid_comparisons_raise_an_error(make_study):
-    with raises_issue("subjects", "cells_and_studies"):
-        compare_subjects([make_study("a", {}), make_cell("b")])
+    with raises_issue("targets", "cells_and_studies"):
+        compare_targets([make_study("a", {}), make_cell("b")])
     with raises_issue("published", "nothing_published"):
-        compare_subjects([make_study("a", {})])
-    with raises_issue("subjects", "single_cell"):
-        compare_subjects([make_cell("a")])
+        compare_targets([make_study("a", {})])
+    with raises_issue("targets", "single_cell"):
+        compare_targets([make_cell("a")])
 
 
 def test_a_comparison_is_rendered_as_markdown_and_json(make_study):
-    comparison = compare_subjects([make_cell("a|b"), make_cell("b", {"train.lr": 0.1})])
+    comparison = compare_targets([make_cell("a|b"), make_cell("b", {"train.lr": 0.1})])
     assert re.search(r"^\| setting \| a\\\|b \| b \|$", comparison.to_markdown(), re.MULTILINE)
     assert [line for line in comparison.to_markdown().splitlines() if line.startswith("## ")] == [
         "## Settings", "## Code", "## Results",
     ]  # fmt: skip
     content = json.loads(comparison.to_json())
     assert content["settings"]["entries"][0] == {"path": "train.lr", "values": [0.001, 0.1]}
-    assert json.loads(compare_subjects([make_study("a", {"delta": {0: 1.0, 1: 2.0}}, PUBLISHED)]).to_json())[
+    assert json.loads(compare_targets([make_study("a", {"delta": {0: 1.0, 1: 2.0}}, PUBLISHED)]).to_json())[
         "published"
     ]["entries"]

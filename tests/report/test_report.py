@@ -15,6 +15,7 @@ from hqlt_lab.report.render.csv_table import render_csv
 from hqlt_lab.report.render.reproduction import Reproduction
 from hqlt_lab.report.render.text_tables import fit_to_width, render_rich_table
 from hqlt_lab.report.study_report import Report
+from hqlt_lab.report.wording.verdicts import SEEDS_ADVICE
 
 METRIC = "test/normalized_accuracy"
 SPECIAL_CHARACTERS = r"a|b [red]c[/red] <i> *d* \e"
@@ -289,3 +290,16 @@ def test_markdown_has_commands_to_reproduce_if_they_are_known(make_experiment, t
     assert "How to reproduce" not in report.to_markdown()
     text = report.to_markdown(Reproduction(["hqlt run study.yaml"], {"git": {"commit": "a1b2c3"}}))
     assert "## How to reproduce\n\n    hqlt run study.yaml\n\n- seeds: 0, 1, 2\n- commit: a1b2c3\n" in text
+
+
+def test_a_number_of_seeds_is_given_with_its_assumption_and_a_warning_of_optional_stopping(
+    make_experiment, make_record
+):
+    arms = {"delta": [10.0, 20.0, 30.0, 40.0, 50.0], "linear": [12.0, 18.0, 33.0, 38.0, 55.0]}
+    for seeds, is_given in ((5, True), (3, False)):
+        records = [make_record(arm, seed, value) for arm in arms for seed, value in enumerate(arms[arm][:seeds])]
+        report = Report.from_records(make_experiment(f"seeds: {seeds}\n"), records)
+        assert ("needs about" in str(report.answer)) == is_given
+        for text in (report.to_markdown(), report._repr_html_(), "\n".join(report.build_table().notes)):
+            assert (SEEDS_ADVICE in text) == is_given
+    assert "if the true difference is the observed one" in SEEDS_ADVICE and "optional stopping" in SEEDS_ADVICE

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hqlt_lab.data.data_manifest import FileChecksum, Index, SplitContents, read_index
+from hqlt_lab.data.corpus_index import CorpusIndex, FileChecksum, SplitContents, read_index
 from hqlt_lab.errors import StoreError, TrainingError
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.rundir.cell_file import CELL_FILE, read_cell
@@ -62,7 +62,7 @@ ROW = {"step": 1, "time": 1_790_000_000_000, "metrics": {"train/loss": 0.5}}
 PLAN = {"fingerprint": "f", "report": ["test/accuracy"], "retries": 2, "arms": [["a", {}]], "points": [{}]}
 PLAN |= {"warnings": []}
 PLAN |= {"cells": [["0" * 16, 0, 0, 0]]}
-INDEX = Index(
+INDEX = CorpusIndex(
     splits=dict.fromkeys(("train", "valid", "test"), SplitContents(1, 10, 8)),
     vocabulary=257,
     separator=256,
@@ -250,7 +250,7 @@ def check_values(value: Any) -> None:
             assert value.warning_message
         case Cell():
             assert value.arm.name is not None and value.train.steps > 0
-        case Index():
+        case CorpusIndex():
             assert value.digest and sum(value.num_shards(split) for split in value.splits) >= 0
 
 

@@ -1,6 +1,6 @@
 """Estimate of the remaining time, compared with results computed by hand."""
 
-from hqlt_lab.study.eta import EtaEstimator, StepTiming, Workload, sum_timings_by_arm
+from hqlt_lab.study.eta import EtaEstimator, StepTally, Workload, sum_tallies_by_arm
 from hqlt_lab.study.ledger.cell_record import CellRecord
 
 WORK = Workload("sum", 100)
@@ -52,7 +52,7 @@ def test_final_cells_of_an_unfinished_search_are_included():
 
 def test_arm_uses_its_own_throughput_and_an_unmeasured_arm_that_of_all():
     fast, slow, unknown = Workload("fast", 100), Workload("slow", 100), Workload("unknown", 100)
-    eta = EtaEstimator({"b": fast, "c": slow, "d": unknown}, workers=1, past_timings={"slow": StepTiming(300, 90)})
+    eta = EtaEstimator({"b": fast, "c": slow, "d": unknown}, workers=1, past_tallies={"slow": StepTally(300, 90)})
     run_partially(eta, "a", fast)
     # 0.1 s per step of the fast arm, 0.3 s of the slow one, (5 + 90) / (50 + 300) s of all
     assert abs(eta.estimate_remaining(now=5) - (50 * 0.1 + 100 * 0.1 + 100 * 0.3 + 100 * 95 / 350)) < 1e-9
@@ -65,9 +65,9 @@ def test_resumed_study_uses_the_throughput_of_cells_done_before():
         CellRecord(key="c", arm="slow", seed=2, state="failed", step=5, seconds=500.0),
         CellRecord(key="d", arm="fast", seed=0, state="waiting"),
     ]
-    past_timings = sum_timings_by_arm(records)
-    assert past_timings == {"slow": StepTiming(400, 120)}
-    eta = EtaEstimator({"e": Workload("slow", 50)}, workers=1, past_timings=past_timings)
+    past_tallies = sum_tallies_by_arm(records)
+    assert past_tallies == {"slow": StepTally(400, 120)}
+    eta = EtaEstimator({"e": Workload("slow", 50)}, workers=1, past_tallies=past_tallies)
     assert eta.estimate_remaining(now=0) == 50 * 0.3
 
 
@@ -80,8 +80,8 @@ def test_pending_cells_are_matched_by_arm_and_not_by_steps():
 
 
 def test_throughput_of_cells_trained_by_peers_is_taken_from_their_records():
-    eta = EtaEstimator({"own": WORK}, workers=1, past_timings={"sum": StepTiming(300, 90)})
+    eta = EtaEstimator({"own": WORK}, workers=1, past_tallies={"sum": StepTally(300, 90)})
     eta.start_cell("peer", Workload("sum", 0), now=0)
     assert eta.estimate_remaining(now=1000) == 100 * 0.3  # the cell has not reported any step
     eta.end_cell("peer", CellRecord(key="peer", arm="sum", seed=1, state="done", step=100, seconds=10.0), now=1000)
-    assert eta.past_timings == {"sum": StepTiming(400, 100)}
+    assert eta.past_tallies == {"sum": StepTally(400, 100)}

@@ -46,22 +46,26 @@ from hqlt_lab.components.mixers.sum import Sum
 from hqlt_lab.registry import register
 
 
-@register("mixer", "slips")
-class Slips(Sum):
+@register("mixer", "fails_on_rank_one")
+class FailsOnRankOne(Sum):
     def forward(self, x, fw, kv):
         return fw + kv if os.environ.get("LOCAL_RANK") != "1" else {}["beta"]
 """
 
 
 def test_component_error_on_another_rank_is_reported_with_its_line_and_not_retried(lab, tmp_path):
-    (tmp_path / "slips.py").write_text(RANK_ONE_ERROR)
+    (tmp_path / "fails_on_rank_one.py").write_text(RANK_ONE_ERROR)
     with temporary_components():
-        load_components(tmp_path / "slips.py")
-        experiment = lab.experiment("arms: {a: {model.mixer: slips}}\nseeds: 1", "slips", ("trainer.devices=2",))
+        load_components(tmp_path / "fails_on_rank_one.py")
+        experiment = lab.experiment(
+            "arms: {a: {model.mixer: fails_on_rank_one}}\nseeds: 1", "fails_on_rank_one", ("trainer.devices=2",)
+        )
         lab.run(experiment)
         (record,) = lab.records(experiment)
     assert (record.state, record.attempts) == ("failed", 1)
-    assert re.fullmatch(r"mixer 'slips' \(.*slips\.py, line 10\) raised KeyError: 'beta'\.", record.why)
+    assert re.fullmatch(
+        r"mixer 'fails_on_rank_one' \(.*fails_on_rank_one\.py, line 10\) raised KeyError: 'beta'\.", record.why
+    )
 
 
 def test_killed_process_of_a_cell_is_retried(lab, faulty, tmp_path):

@@ -68,6 +68,14 @@ def test_status_command_imports_neither_torch_nor_optuna(study):
     assert len(lines) == 1 + 16 + 2 and lines[-1] == "[]"  # header, cells, counts, modules
 
 
+def test_first_run_of_a_study_caches_its_plan(lab):
+    file = lab.experiment("seeds: 1").file
+    assert len(api.read_status(file, runs=lab.runs).records) == 1
+    assert not lab.runs.exists()  # a command that only reads creates no study
+    api.run(file, runs=lab.runs, tracking=f"sqlite:///{lab.folder}/mlflow.db")
+    assert json.loads(plan_file(lab).read_text())["fingerprint"]
+
+
 def test_filter_without_a_match_is_an_error_with_a_cached_plan_too(study):
     with raises_issue("--only", "unknown_label_value"):
         read_status(study, only=["arm=c"])

@@ -8,7 +8,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from hqlt_lab.track.ui import network
-from hqlt_lab.track.ui.mlflow_app import RequestCheck
+from hqlt_lab.track.ui.mlflow_asgi_app import RequestCheck
 from hqlt_lab.track.ui.server import serve_ui
 
 SEARCH_PATH = "/ajax-api/2.0/mlflow/experiments/search"

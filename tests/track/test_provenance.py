@@ -18,7 +18,7 @@ EXPERIMENT = """
 question: Which memory?
 task: {name: parity, train_length: [3, 40]}
 model: {width: 32, heads: 2, layers: 2, timing: {name: synchronous, window: 8}, positions: none}
-arms: {hybrid: {}, nonlinear: {model.update_rule: bounded_delta}, softmax: {model.mixer: kv_only}}
+arms: {hybrid: {}, nonlinear: {model.update_rule: tanh_delta}, softmax: {model.mixer: kv_only}}
 cross: {model.mlp: [swiglu, gelu]}
 tune: {train.lr: [1e-3, 3e-3]}
 seeds: 1

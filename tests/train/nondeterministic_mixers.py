@@ -8,7 +8,7 @@ from torch import Tensor
 
 from hqlt_lab.components.mixers._base import Mixer
 from hqlt_lab.registry import register
-from hqlt_lab.train.distributed.collectives import get_rank
+from hqlt_lab.train.distributed.process_group import get_rank
 
 CALLS = count(1)  # in the whole process; the determinism check does not restore it
 

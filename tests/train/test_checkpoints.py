@@ -21,7 +21,7 @@ from hqlt_lab.train.checkpoints import (
 )
 from hqlt_lab.train.fit import fit
 from hqlt_lab.train.interrupt import RunInterrupted
-from hqlt_lab.train.run_progress import Progress
+from hqlt_lab.train.trainer_state import TrainerState
 from tests.train.conftest import MetricsLog, equal_weights, last_weights, tiny_cell
 
 
@@ -86,12 +86,16 @@ def test_a_corrupt_checkpoint_is_detected_and_the_previous_one_used(folder, tmp_
     "cell", ["", "[" * 100_000, "[]", '{"task": {}}', None], ids=["", "deep", "list", "part", "None"]
 )
 def test_a_checkpoint_whose_cell_is_damaged_is_set_aside(tmp_path, cell):
-    intact = {"progress": dataclasses.asdict(Progress()), "cell": json.dumps(tiny_cell().to_dict()), "global_step": 3}
+    intact = {
+        "trainer_state": dataclasses.asdict(TrainerState()),
+        "cell": json.dumps(tiny_cell().to_dict()),
+        "global_step": 3,
+    }
     write_checkpoint(intact | {"cell": cell}, tmp_path / "last.ckpt")
     write_checkpoint(intact, tmp_path / "previous.ckpt")
     resume_point = find_resume_point(tmp_path, tiny_cell())
     assert resume_point.checkpoint == tmp_path / "previous.ckpt" and resume_point.step == 3
-    assert "last.ckpt" in resume_point.progress.notes[0] and (tmp_path / "last.damaged").exists()
+    assert "last.ckpt" in resume_point.trainer_state.notes[0] and (tmp_path / "last.damaged").exists()
 
 
 def test_with_both_checkpoints_corrupt_training_starts_again(folder):

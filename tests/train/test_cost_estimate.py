@@ -40,7 +40,7 @@ def sequential_cell(cell, monkeypatch):
     """Three layers without a parallel scan, where matrix products take no time and a small operation takes 10 ms."""
     monkeypatch.setattr(estimate, "attainable_flops_per_second", lambda: 1e30)
     monkeypatch.setattr(estimate, "op_launch_seconds", lambda: 0.01)
-    return cell.replace_model_settings(mixer="sum", update_rule="bounded_delta", layers=3)
+    return cell.replace_model_settings(mixer="sum", update_rule="tanh_delta", layers=3)
 
 
 def test_sequential_steps_of_a_rule_add_launch_overhead(sequential_cell):

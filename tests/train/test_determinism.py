@@ -15,8 +15,8 @@ from hqlt_lab.train.fit import build_model, fit
 from hqlt_lab.train.interrupt import RunInterrupted
 from hqlt_lab.train.lightning_module import TrainingModule
 from hqlt_lab.train.micro_batches import MicroBatches
-from hqlt_lab.train.run_progress import Progress
 from hqlt_lab.train.trainer import build_trainer, silence_lightning
+from hqlt_lab.train.trainer_state import TrainerState
 from tests.train.conftest import MODEL, TASK, MetricsLog, equal_weights, last_weights, tiny_cell
 from tests.train.test_distributed import NONDETERMINISTIC_MIXERS, fit_two_processes
 
@@ -80,7 +80,7 @@ def test_training_with_and_without_the_check_is_bitwise_equal(tmp_path, mixers, 
 def test_the_check_computes_the_gradients_of_the_first_step_and_restores_all_state(folder, mixers, precision):
     cell = tiny_cell(**TORCH_RANDOM, precision=precision)
     task = build("task", cell.task)
-    module = TrainingModule(build_model(cell, task), task, cell, Progress())
+    module = TrainingModule(build_model(cell, task), task, cell, TrainerState())
     trainer = module.trainer = build_trainer(cell, 1, folder, Callback())
     trainer.strategy.connect(module)
     micro_batch, rng_state = next(iter(MicroBatches(task, cell, 0, 0, 1))), torch.get_rng_state()

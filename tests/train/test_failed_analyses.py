@@ -17,7 +17,7 @@ from hqlt_lab.study.ledger.cell_record import CellRecord
 from hqlt_lab.train.analysis_failures import record_analysis_failure
 from hqlt_lab.train.fit import fit_in_process
 from hqlt_lab.train.interrupt import RunInterrupted
-from hqlt_lab.train.run_progress import Progress
+from hqlt_lab.train.trainer_state import TrainerState
 
 from .conftest import tiny_cell
 
@@ -98,10 +98,10 @@ def test_error_about_settings_before_training_ends_the_run(tmp_path):
 
 @pytest.mark.parametrize("error", [RunInterrupted("stopped"), DiskFull("full")])
 def test_stop_signal_and_full_disk_during_an_analysis_are_raised(error):
-    progress = Progress()
-    with pytest.raises(type(error)), record_analysis_failure(progress, "Sizes"):
+    trainer_state = TrainerState()
+    with pytest.raises(type(error)), record_analysis_failure(trainer_state, "Sizes"):
         raise error
-    assert not progress.warnings
+    assert not trainer_state.warnings
 
 
 def test_report_counts_the_cells_of_each_failed_analysis():

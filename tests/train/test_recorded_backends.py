@@ -19,7 +19,7 @@ def cell_with_ops(ops: OpsConfig, **changes) -> Cell:
     ("model", "scan", "attention"),
     [
         ({}, "torch", "blocks"),
-        ({"update_rule": "bounded_delta"}, "recurrent", "blocks"),
+        ({"update_rule": "tanh_delta"}, "recurrent", "blocks"),
         ({"mixer": "fw_only"}, "torch", "none"),
         ({"mixer": ["fw_only", "kv_only"], "layers": 2}, "none+torch", "blocks+none"),
     ],

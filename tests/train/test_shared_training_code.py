@@ -1,4 +1,4 @@
-"""Supervised and reinforcement learning share validation, determinism check, divergence guard, clipping and outcome."""
+"""Supervised and reinforcement learning share validation, determinism check, divergence check, clipping and outcome."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,21 +9,21 @@ from torch import nn
 
 from hqlt_lab.rundir.diagnostics import DeterminismCheck, read_determinism_check
 from hqlt_lab.train.determinism_check import find_differences, record_determinism_check
-from hqlt_lab.train.gradient_guard import DivergenceError, clip_gradients, compute_gradient_norm, raise_if_not_finite
-from hqlt_lab.train.run_progress import Progress, record_validation
+from hqlt_lab.train.gradient_clipping import DivergenceError, clip_gradients, compute_gradient_norm, raise_if_not_finite
+from hqlt_lab.train.trainer_state import TrainerState, record_validation
 from tests.train.conftest import tiny_cell
 
 TRAIN = Path(__file__).parents[2] / "hqlt_lab/train"
 SINGLE_IMPLEMENTATIONS = {
-    "clip_grads_with_norm_(": "gradient_guard.py",
-    "get_total_norm(": "gradient_guard.py",
-    "DivergenceError(": "gradient_guard.py",
-    "DIVERGED_FILE": "gradient_guard.py",
+    "clip_grads_with_norm_(": "gradient_clipping.py",
+    "get_total_norm(": "gradient_clipping.py",
+    "DivergenceError(": "gradient_clipping.py",
+    "DIVERGED_FILE": "gradient_clipping.py",
     " Outcome(": "build_outcome.py",
     "measure_sizes(": "build_outcome.py",
     "BEST_CHECKPOINT)[": "build_outcome.py",
-    ".update_best(": "run_progress.py",
-    "selection_value(": "run_progress.py",
+    ".update_best(": "trainer_state.py",
+    "selection_value(": "trainer_state.py",
     "is_bitwise_equal(": "determinism_check.py",
     "torch.autograd.grad(": "determinism_check.py",
     "warning_message": "determinism_check.py",
@@ -59,9 +59,13 @@ def test_divergence_error_holds_the_step():
 def test_validation_finishes_a_run_that_is_solved_or_at_its_last_step(accuracy, step, finished, notes):
     cell = tiny_cell()
     cell = replace(cell, train=replace(cell.train, stop_at=90, steps=6))
-    progress = Progress()
-    record_validation(progress, cell, step, {cell.measure.select: accuracy})
-    assert (progress.finished, len(progress.notes), progress.last) == (finished, notes, {cell.measure.select: accuracy})
+    trainer_state = TrainerState()
+    record_validation(trainer_state, cell, step, {cell.measure.select: accuracy})
+    assert (trainer_state.finished, len(trainer_state.notes), trainer_state.last) == (
+        finished,
+        notes,
+        {cell.measure.select: accuracy},
+    )
 
 
 def test_best_weights_are_saved_only_where_they_are_used():
@@ -69,9 +73,9 @@ def test_best_weights_are_saved_only_where_they_are_used():
     values = [10.0, 30.0, 20.0]
     for keep, report, expected in (("last", "last", [False] * 3), ("best", "last", [True, True, False])):
         used = replace(cell, train=replace(cell.train, keep=keep, report=report, steps=100))
-        progress = Progress()
-        saved = [record_validation(progress, used, 1, {cell.measure.select: value}) for value in values]
-        assert saved == expected and progress.best == {cell.measure.select: 30.0}
+        trainer_state = TrainerState()
+        saved = [record_validation(trainer_state, used, 1, {cell.measure.select: value}) for value in values]
+        assert saved == expected and trainer_state.best == {cell.measure.select: 30.0}
 
 
 def test_differences_between_two_computations_are_named():
@@ -81,7 +85,7 @@ def test_differences_between_two_computations_are_named():
 
 @pytest.mark.parametrize("deterministic", [True, False])
 def test_failed_determinism_check_is_noted_where_determinism_was_requested(deterministic, tmp_path):
-    cell, progress, check = tiny_cell(), Progress(), DeterminismCheck(False, ["loss"])
+    cell, trainer_state, check = tiny_cell(), TrainerState(), DeterminismCheck(False, ["loss"])
     cell = replace(cell, trainer=replace(cell.trainer, deterministic=deterministic))
-    record_determinism_check(check, cell, progress, tmp_path)
-    assert len(progress.notes) == deterministic and read_determinism_check(tmp_path) == check
+    record_determinism_check(check, cell, trainer_state, tmp_path)
+    assert len(trainer_state.notes) == deterministic and read_determinism_check(tmp_path) == check

@@ -8,8 +8,10 @@ import torch
 import hqlt_lab as lab
 from hqlt_lab.experiment.run_settings import TrainConfig
 from hqlt_lab.train.fit import fit, fit_in_process
+from hqlt_lab.train.lightning_module import TrainingModule
 from hqlt_lab.train.micro_batches import MicroBatches
 from hqlt_lab.train.optim import lr_factor, parameter_groups
+from hqlt_lab.train.run_progress import Progress
 from tests.issues import raises_issue
 from tests.train.conftest import TASK, MetricsLog, last_weights, tiny_cell
 
@@ -50,6 +52,31 @@ def test_batches_depend_on_the_seed():
     task = lab.build("task", TASK)
     first, second = (next(iter(MicroBatches(task, tiny_cell(seed=seed), 0, 0, 1))).tokens for seed in (0, 1))
     assert first.shape != second.shape or not torch.equal(first, second)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_run_starts_from_the_initial_weights_of_its_seed(seed, folder):
+    cell = tiny_cell(steps=1, lr=1e-30, weight_decay=0.0, seed=seed)
+    fit(cell, folder)
+    weights = last_weights(folder)
+    start = {each: lab.build_model(each, **cell.model, vocabulary=3).state_dict() for each in (0, 1)}
+    names = [name for name, value in start[0].items() if not torch.equal(value, start[1][name])]
+    assert len(names) > 10
+    for name in names:
+        torch.testing.assert_close(weights[f"model.{name}"], start[seed][name])
+        assert not torch.equal(weights[f"model.{name}"], start[1 - seed][name])
+
+
+def test_dropout_depends_on_the_seed_and_the_step():
+    cell, task = tiny_cell(), lab.build("task", TASK)
+    model = lab.build_model(**cell.model, vocabulary=3, dropout=0.5).train()
+    micro_batch = next(iter(MicroBatches(task, cell, 0, 0, 1)))
+    losses = {}
+    for seed, step in ((0, 0), (1, 0), (0, 1), (0, 0)):
+        module = TrainingModule(model, task, tiny_cell(seed=seed), Progress())
+        loss = module.micro_batch_loss(micro_batch._replace(step=step)).item()
+        assert losses.setdefault((seed, step), loss) == loss
+    assert len(set(losses.values())) == 3
 
 
 def test_three_micro_batches_equal_one_batch(tmp_path):

@@ -28,7 +28,7 @@ class MaliciousPickle:
 
 def write_torch_zip(file, marker):
     torch.save(
-        {"state_dict": {"model.x": MaliciousPickle(marker)}, "progress": {}, "cell": "{}", "global_step": 1}, file
+        {"state_dict": {"model.x": MaliciousPickle(marker)}, "trainer_state": {}, "cell": "{}", "global_step": 1}, file
     )
 
 
@@ -63,10 +63,10 @@ def test_a_malicious_checkpoint_is_refused_without_executing_it(write, tmp_path)
     folder, marker = tmp_path / "cell", tmp_path / "PWNED"
     write_cell(folder, tiny_cell())
     write(folder / "last.ckpt", marker)
-    with pytest.raises(TrainingError, match=r"last\.ckpt: cannot be read \((UnpicklingError|BadZipFile)"):
+    with pytest.raises(TrainingError, match=r"last\.ckpt: the file cannot be read \((UnpicklingError|BadZipFile)"):
         read_weights(folder, tiny_cell())
     resume_point = find_resume_point(folder, tiny_cell())
-    assert resume_point.checkpoint is None and "could not be read" in resume_point.progress.notes[0]
+    assert resume_point.checkpoint is None and "could not be read" in resume_point.trainer_state.notes[0]
     assert (folder / "last.damaged").exists() and not marker.exists()
 
 

@@ -12,7 +12,7 @@ from hqlt_lab.cli.terminal.shared_options import RunsOption, SetOption, json_opt
 
 
 def show_comparison(
-    subjects: Annotated[
+    targets: Annotated[
         list[str],
         typer.Argument(
             help="Cells (key, folder, MLflow run) or studies (file, name); the first is the reference.",
@@ -25,7 +25,7 @@ def show_comparison(
     as_json: Annotated[
         bool,
         json_option(
-            "subjects, and sentences and entries of each section: settings, code and results, or only published."
+            "targets, and sentences and entries of each section: settings, code and results, or only published."
         ),
     ] = False,
 ) -> None:
@@ -33,7 +33,7 @@ def show_comparison(
     from hqlt_lab import api
     from hqlt_lab.report.render.text_tables import render_rich_table
 
-    comparison = api.compare(subjects, overrides=overrides or (), runs=runs)
+    comparison = api.compare(targets, overrides=overrides or (), runs=runs)
     if as_json or markdown:
         print(comparison.to_json() if as_json else comparison.to_markdown(), end="")
         return

@@ -18,7 +18,7 @@ from hqlt_lab.data.prepare_options import PrepareRequest
 from hqlt_lab.formatting import dump_json, format_bytes, format_count
 
 if TYPE_CHECKING:
-    from hqlt_lab.data.data_manifest import Index, Split
+    from hqlt_lab.data.corpus_index import CorpusIndex, Split
     from hqlt_lab.data.pipeline.chunks import ChunkStats
     from hqlt_lab.data.prepare import ProgressCallback
 
@@ -132,7 +132,7 @@ def check_corpus(
     ] = False,
 ) -> None:
     """Verify the checksum of every file."""
-    from hqlt_lab.data.data_manifest import find_damaged_files, read_index
+    from hqlt_lab.data.corpus_index import find_damaged_files, read_index
 
     index = read_index(folder)
     with stderr_console.status(f"reading {len(index.files)} files ..."):
@@ -145,7 +145,7 @@ def check_corpus(
         console.print(f"{folder}: the checksums of all {len(index.files)} files are correct. Digest {index.digest}.")
 
 
-def print_index(index: "Index", bits_per_byte: "Mapping[Split, float | None] | None" = None) -> None:
+def print_index(index: "CorpusIndex", bits_per_byte: "Mapping[Split, float | None] | None" = None) -> None:
     """Print the index of a corpus; `bits_per_byte` is the compression of the held-out text by xz, by split."""
     table = Table("split", "documents", "tokens", "text", "tokens per byte", box=None, pad_edge=False)
     if bits_per_byte:

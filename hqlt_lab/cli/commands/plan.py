@@ -16,7 +16,7 @@ from hqlt_lab.cli.terminal.console import console, stderr_console
 from hqlt_lab.cli.terminal.model_size_tables import SIZES_NOTE, sizes_as_dict, sizes_by_arm, sizes_by_component
 from hqlt_lab.cli.terminal.shared_options import FileArgument, OnlyOption, RunsOption, SetOption, json_option
 from hqlt_lab.errors import StoreError
-from hqlt_lab.formatting import dump_json, format_bytes, format_duration, format_estimate
+from hqlt_lab.formatting import dump_json, format_bytes, format_duration, format_estimate, pluralize_count
 from hqlt_lab.study.ledger.study_store import is_study_folder
 
 if TYPE_CHECKING:
@@ -163,8 +163,8 @@ def show_costs(arms: "ArmCosts", is_measured: bool) -> None:
     console.print(f"Each cell is trained on {tokens} tokens.", highlight=False)
     caveat = "" if is_measured else " (rough estimate; --probe measures it)"
     console.print(
-        f"{total_cells} cells: {format_estimate(total_seconds)} on this machine if run one at a time{caveat}, and at "
-        f"most {format_bytes(total_bytes)} of disk space."
+        f"{pluralize_count(total_cells, 'cell')}: {format_estimate(total_seconds)} on this machine if run one at a "
+        f"time{caveat}, and at most {format_bytes(total_bytes)} of disk space."
     )
 
 
@@ -192,9 +192,8 @@ def show_search(experiment: "Experiment", arms: "ArmCosts") -> None:
             console.print(f"Search: {path} from {axis.low} to {axis.high}, {axis.trials} trials per arm.")
     cells_per_arm = count_trials(experiment.tune) * len(experiment.tune_seeds)
     seconds = sum(cost.total_seconds * cells_per_arm for _, _, cost in arms)
-    console.print(
-        f"The search adds {cells_per_arm * len(arms)} cells: {format_estimate(seconds)} if run one at a time."
-    )
+    added = pluralize_count(cells_per_arm * len(arms), "cell")
+    console.print(f"The search adds {added}: {format_estimate(seconds)} if run one at a time.")
 
 
 def show_evaluation(experiment: "Experiment") -> None:

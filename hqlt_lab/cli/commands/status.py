@@ -13,7 +13,7 @@ from hqlt_lab.cli.terminal import completion
 from hqlt_lab.cli.terminal.console import console, remove_markup
 from hqlt_lab.cli.terminal.next_command import NextCommand, hint_other_runs_folder
 from hqlt_lab.cli.terminal.shared_options import FileArgument, OnlyOption, RunsOption, SetOption, json_option
-from hqlt_lab.formatting import dump_json, format_duration
+from hqlt_lab.formatting import dump_json, format_duration, pluralize_count
 
 if TYPE_CHECKING:
     from hqlt_lab.study.ledger.cell_record import CellRecord
@@ -129,7 +129,7 @@ def forget_cells(
         return
     if not yes:
         question = (
-            f"Mark {len(attempted)} cells as superseded, from {cell_title(attempted[0])} to "
+            f"Mark {pluralize_count(len(attempted), 'cell')} as superseded, from {cell_title(attempted[0])} to "
             f"{cell_title(attempted[-1])}?"
         )
         typer.confirm(question, abort=True, err=True)
@@ -138,4 +138,5 @@ def forget_cells(
         print(dump_json(superseded))
         return
     run_command = NextCommand(file, overrides or [], runs).format_command("run")
-    console.print(f"{len(superseded)} cells are superseded. Train them again with\n    {run_command}", soft_wrap=True)
+    cells = "1 cell is" if len(superseded) == 1 else f"{len(superseded)} cells are"
+    console.print(f"{cells} superseded. Train again with\n    {run_command}", soft_wrap=True)

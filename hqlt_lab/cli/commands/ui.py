@@ -45,7 +45,7 @@ def serve_ui(
     if tracking_store.is_empty and not list_studies(runs):
         if file:
             api.load_experiment(file, overrides or ())  # report errors in the file before suggesting to run it
-        raise StoreError(f"{runs}: contains no runs. Start with: hqlt run {file or 'FILE'}")
+        raise StoreError(f"{runs}: there are no runs in this folder. Start with: hqlt run {file or 'FILE'}")
     if file and (warning := api.sync_study(file, overrides=overrides or (), runs=runs, tracking=tracking)):
         logger.warning(warning)
     if not tracking_store.is_remote:

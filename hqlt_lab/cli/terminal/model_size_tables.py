@@ -96,7 +96,9 @@ def roofline_table(arms: Mapping[str, tuple["Roofline", int]]) -> Table:
         speeds = (format_count(bound.tokens_per_second(chip)) for chip in CHIPS)
         hours = tokens / bound.tokens_per_second(CHIPS[-1]) / 3600
         component, share = bound.slowest_component(CHIPS[-1])
-        table.add_row(arm, *speeds, f"{hours:.3g}", f"{bound.memory_share(CHIPS[-1]):.0%}", f"{component} {share:.0%}")
+        table.add_row(
+            arm, *speeds, f"{hours:.3g}", f"{bound.memory_bound_fraction(CHIPS[-1]):.0%}", f"{component} {share:.0%}"
+        )
     return table
 
 
@@ -113,8 +115,8 @@ def roofline_as_dict(bound: "Roofline") -> dict[str, dict[str, Any]]:
     return {
         chip.name: {
             "most_tokens_per_second": bound.tokens_per_second(chip),
-            "memory_share": bound.memory_share(chip),
-            "seconds_per_token": {demand.component: demand.compute_seconds(chip) for demand in bound.demands},
+            "memory_bound_fraction": bound.memory_bound_fraction(chip),
+            "seconds_per_token": {cost.component: cost.compute_seconds(chip) for cost in bound.costs},
         }
         for chip in CHIPS
     }

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hqlt_lab.data.data_manifest import SPLITS, Split, SplitContents
+from hqlt_lab.data.corpus_index import SPLITS, Split, SplitContents
 from hqlt_lab.data.sources._base import Document
 from hqlt_lab.data.tokenizers._base import Encoder, TokenIds
 from hqlt_lab.files import commit_temp, decode_json

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from hqlt_lab.data.data_manifest import read_index
+from hqlt_lab.data.corpus_index import read_index
 from hqlt_lab.errors import StoreError, format_names
 from hqlt_lab.file_lock import LockHeld, file_lock
 from hqlt_lab.files import read_json, write_atomic

@@ -30,7 +30,8 @@ from hqlt_lab.experiment.validate.metric_names import RequestedMetrics, find_unk
 from hqlt_lab.experiment.yaml.interpolation import resolve_each_section
 from hqlt_lab.experiment.yaml.source_map import parent_paths
 from hqlt_lab.hashing import hash_json
-from hqlt_lab.model.config import COMPONENT_KINDS, ModelConfig
+from hqlt_lab.model.config import COMPONENT_KINDS, PER_LAYER_SETTINGS, ModelConfig
+from hqlt_lab.model.layer_pattern import iter_layer_values
 from hqlt_lab.registry import build, find_factory, find_failing_component, parse_spec
 
 if TYPE_CHECKING:
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
 
 Issues = list[ConfigIssue]
 CheckResult = tuple[Issues, Issues]  # issues and warnings
-IDLE_FAST_WEIGHTS = "idle_fast_weights"
-ALLOWABLE_ISSUES = (IDLE_FAST_WEIGHTS, TRAIN_TEST_OVERLAP)  # issues that an arm can list under `allow`
+EMPTY_FAST_WEIGHTS = "empty_fast_weights"
+ALLOWABLE_ISSUES = (EMPTY_FAST_WEIGHTS, TRAIN_TEST_OVERLAP)  # issues that an arm can list under `allow`
 MAX_WINDOW_RATIO = 10  # a KV cache that is longer than this many of the longest sequences is probably a mistake
 MAX_TRIAL_SIZE = 2**16  # larger sizes are replaced by defaults when single components are checked
 PLACEHOLDER_VOCABULARY = 2  # for a model whose task is invalid
@@ -77,7 +78,9 @@ def find_gate_mismatch(spec: Any, config: ModelConfig) -> str:
     rows, tokens = config.heads + 2, config.heads + 1  # all different, to detect swapped dimensions
     stream = torch.linspace(-1, 1, rows * tokens * config.width).view(rows, tokens, config.width)
     with torch.no_grad():
-        return str(rule.find_gate_error(rule.gates(stream), rows, config.heads, tokens))
+        gates = rule.gates(stream)
+        mismatch = rule.find_gate_error(gates, rows, config.heads, tokens)
+        return str(mismatch or rule.find_channel_error(gates, config.width // config.heads))
 
 
 def check_cell(
@@ -86,16 +89,21 @@ def check_cell(
     """Return the issues and warnings of a cell, without allowed ones. Results are cached in `result_cache`."""
     agent_issues = [] if cell.agent is None else check_agent_settings(cell)
     agent_paths = [issue.path for issue in agent_issues]
-    cache_key = hash_json([cell.task, cell.model, count_train_examples(cell), allowed_issues, agent_paths])
+    settings = [cell.task, cell.model, cell.train.memories, cell.train.window is None]
+    cache_key = hash_json([*settings, count_train_examples(cell), allowed_issues, agent_paths])
     if cache_key not in result_cache:
         task, task_issues = check_task(cell, metrics)
         model, model_issues = check_model(cell, task.vocabulary) if task else (None, [])
-        skip_idle = model is None or IDLE_FAST_WEIGHTS in allowed_issues
-        idle, warnings = ([], []) if skip_idle else check_idle_fast_weights(model, task.sequence_length("train"), cell)
+        schedule_issues: Issues = []
+        warnings: Issues = []
+        if model is not None and EMPTY_FAST_WEIGHTS not in allowed_issues:
+            schedule_issues, warnings = check_empty_fast_weights(model, task.sequence_length("train"), cell)
         overlap, overlap_warnings = check_example_overlap(task, cell, allowed_issues) if task else ([], [])
-        issues = task_issues + overlap + agent_issues + model_issues + idle
-        window_warnings = [] if model is None or idle else check_window_length(model, task, cell)
-        result_cache[cache_key] = issues, overlap_warnings + warnings + window_warnings
+        too_long = [] if model is None else check_document_length(model, task, cell)
+        memory_issues, memory_warnings = ([], []) if model is None else check_training_of_memories(model, cell)
+        issues = task_issues + overlap + agent_issues + model_issues + schedule_issues + too_long + memory_issues
+        window_warnings = [] if model is None or schedule_issues else check_window_length(model, task, cell)
+        result_cache[cache_key] = issues, overlap_warnings + warnings + window_warnings + memory_warnings
     return result_cache[cache_key]
 
 
@@ -124,14 +132,14 @@ def check_model(cell: Cell, vocabulary: int | None) -> tuple[Any, Issues]:
 
 
 def layer_period(model: Mapping[str, Any]) -> int:
-    """Return the number of layers after which all component lists repeat."""
-    return lcm(*(len(model[kind]) for kind in COMPONENT_KINDS if isinstance(model[kind], list)))
+    """Return the number of layers after which all lists over the layers repeat."""
+    return lcm(*(len(model[name]) for name in PER_LAYER_SETTINGS if isinstance(model[name], list)))
 
 
 def check_component_options(model: Mapping[str, Any]) -> Issues:
     """Collect option errors from each component separately, since building the model stops at the first."""
-    specs_by_kind = {kind: model[kind] if isinstance(model[kind], list) else [model[kind]] for kind in COMPONENT_KINDS}
-    components = [(kind, spec) for kind, specs in specs_by_kind.items() for spec in specs if spec is not None]
+    entries = [(kind, spec) for kind in COMPONENT_KINDS for _, spec in iter_layer_values(model[kind])]
+    components = [(kind, spec) for kind, spec in entries if spec is not None]
     return [
         issue.under("model")
         for kind, spec in components
@@ -163,6 +171,7 @@ def check_agent_settings(cell: Cell) -> Issues:
         ("trainer.nodes", trainer.nodes > 1, "an agent is trained in one process.", "Use 1."),
         ("trainer.precision", trainer.precision == "16-mixed", "gradients are not scaled.", "Use 'bf16-mixed'."),
         ("train.accumulate", train.accumulate > 1, "a batch of episodes is not split.", "Use 1."),
+        ("train.window", train.window is not None, "it acts and learns with one window.", "Leave it out."),
         ("train.compile", train.compile, "an agent reads one observation at a time.", "Leave it out."),
         ("train.probe_every", bool(train.probe_every), "probes need examples, and there are none.", "Use 0."),
     )
@@ -192,7 +201,7 @@ def meta_device() -> Iterator[None]:
         yield
 
 
-def check_idle_fast_weights(model: Any, tokens: int, cell: Cell) -> tuple[Issues, Issues]:
+def check_empty_fast_weights(model: Any, tokens: int, cell: Cell) -> tuple[Issues, Issues]:
     """Return issues and warnings if the delay is so long that the fast weights stay empty for most of a sequence."""
     for memory in model.memories:
         schedule = memory.schedule
@@ -204,12 +213,12 @@ def check_idle_fast_weights(model: Any, tokens: int, cell: Cell) -> tuple[Issues
             message = f"with a delay of {first}, not shorter than {length}, the fast weights never receive a token."
             hint = (
                 "Use a smaller window, or timing 'synchronous'. If this is intended, set in the arm: "
-                f"allow: [{IDLE_FAST_WEIGHTS}]."
+                f"allow: [{EMPTY_FAST_WEIGHTS}]."
             )
-            return [ConfigIssue("model.timing", IDLE_FAST_WEIGHTS, message, hint)], []
+            return [ConfigIssue("model.timing", EMPTY_FAST_WEIGHTS, message, hint)], []
         if 2 * first > tokens:
             message = f"the fast weights are empty for the first {first} of {length}."
-            return [], [ConfigIssue("model.timing", "mostly_idle_fast_weights", message)]
+            return [], [ConfigIssue("model.timing", "mostly_empty_fast_weights", message)]
     return [], []
 
 
@@ -225,6 +234,35 @@ def check_window_length(model: Any, task: Any, cell: Cell) -> Issues:
     return [
         ConfigIssue("model.timing", "window_far_too_long", message, f"A window of {longest:,} gives the same result.")
     ]
+
+
+def check_training_of_memories(model: Any, cell: Cell) -> CheckResult:
+    """Return the issues and warnings of `train.memories` and `train.window`: settings that have no effect."""
+    from hqlt_lab.model.softmax_window import has_softmax_window
+
+    issues, warnings = list[ConfigIssue](), list[ConfigIssue]()
+    for name in cell.train.memories:
+        path = f"train.memories.{name}"
+        components = [component for memory in model.memories for component in memory.own_components(name)]
+        if not any(name in memory.mixer.reads for memory in model.memories):
+            issues.append(ConfigIssue(path, "unread_memory", f"the mixer of no layer reads {name}.", "Leave it out."))
+        elif cell.train.memory(name).lr_scale != 1 and not any(any(True for _ in c.parameters()) for c in components):
+            message = f"{name} has no parameters of its own in this model, so its learning rate has no effect."
+            warnings.append(ConfigIssue(f"{path}.lr_scale", "memory_without_parameters", message))
+    if cell.train.window is not None and not any(map(has_softmax_window, model.memories)):
+        message = "no layer has a softmax window that could be drawn."
+        issues.append(ConfigIssue("train.window", "no_window_to_draw", message, "Set the window of a timing."))
+    return issues, warnings
+
+
+def check_document_length(model: Any, task: Any, cell: Cell) -> Issues:
+    """Return an issue if positions have a length and some sequence of the task is longer."""
+    limit = None if model.positions is None else model.positions.max_length
+    longest = max(task.sequence_length(split) for split in task.splits)
+    if limit is None or longest <= limit:
+        return []
+    message = f"there are {limit:,} positions, but the longest sequence of task {cell.task['name']!r} has {longest:,}."
+    return [ConfigIssue("model.positions", "document_longer_than_positions", message, f"Use {longest} or more.")]
 
 
 def first_read_position(delay: int, hold: int | None) -> int:
@@ -313,7 +351,7 @@ class CompositionChecker:
             return []
         points = [format_levels(composition_point) for composition_point in (other_point, point)]
         at_points = f" at {', '.join(points[0])} and at {', '.join(points[1])}" if point else ""
-        message = f"identical{at_points}: no setting that affects the result differs."
+        message = f"these arms are identical{at_points}: no setting that affects the result differs."
         arms = tuple(dict.fromkeys([other.title, arm.title]))
         return [ConfigIssue(arm.location, "identical_arms", message, arms=arms)]
 

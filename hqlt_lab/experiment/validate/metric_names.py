@@ -34,6 +34,7 @@ def list_task_metrics(task: Any) -> list[str]:
 def find_unknown_metrics(task: Any, requested: RequestedMetrics) -> list[ConfigIssue]:
     """Return one issue for each metric that the task does not have. lm-eval metrics can be reported, not selected."""
     issues: list[ConfigIssue] = []
+    defaults = [metric for names in collect_metric_names(None).values() for metric in names]
     for setting, metrics in requested.items():
         is_selection = setting == "measure.select"
         names = [name for name in list_task_metrics(task) if name.startswith("valid/") or not is_selection]
@@ -41,7 +42,7 @@ def find_unknown_metrics(task: Any, requested: RequestedMetrics) -> list[ConfigI
             ConfigIssue(
                 setting,
                 "unknown_metric",
-                f"there is no metric {metric!r}.",
+                f"there is no metric {metric!r}{', the default' if metric in defaults else ''}.",
                 join_sentences(did_you_mean(metric, names), f"Metrics: {format_names(names)}."),
             )
             for metric in metrics

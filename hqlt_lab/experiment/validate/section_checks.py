@@ -16,6 +16,7 @@ from hqlt_lab.experiment.validate.issue_collector import IssueCollector
 from hqlt_lab.experiment.validate.metric_names import RequestedMetrics
 from hqlt_lab.experiment.yaml.interpolation import has_interpolation
 from hqlt_lab.model.config import COMPONENT_KINDS
+from hqlt_lab.model.layer_pattern import find_form_issues, iter_layer_values
 from hqlt_lab.registry import parse_settings
 
 if TYPE_CHECKING:
@@ -108,8 +109,12 @@ def check_replaced_components(experiment: "Experiment", collector: IssueCollecto
     for kind in COMPONENT_KINDS if isinstance(model, Mapping) else ():
         path = f"model.{kind}"
         is_replaced = all(path in arm.changes or path in arm.levels for arm in experiment.arms)
-        if is_replaced and isinstance(model.get(kind), str | Mapping) and not has_interpolation(model[kind]):
-            collector.call_and_collect(fill_component, kind, model[kind], path)
+        if not is_replaced or not isinstance(model.get(kind), str | Mapping) or has_interpolation(model[kind]):
+            continue
+        collector.add(*find_form_issues(path, model[kind]))
+        for entry_path, spec in iter_layer_values(model[kind]):
+            if spec is not None:
+                collector.call_and_collect(fill_component, kind, spec, path + entry_path)
 
 
 def check_evaluate_tasks(experiment: "Experiment", collector: IssueCollector) -> None:

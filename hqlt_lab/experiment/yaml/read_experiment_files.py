@@ -121,21 +121,23 @@ def read_experiment_text(file: Path, extending_files: tuple[Path, ...]) -> str:
     try:
         return read_limited(file)
     except OSError as error:
-        extended_by = f", which {extending_files[-1].name} extends" if extending_files else ""
+        extended_by = f", which {extending_files[-1].name} extends," if extending_files else ""
         raise ConfigError.at(
-            "", "file_cannot_be_read", f"cannot be read{extended_by} ({error.strerror}).", suggest_file(file)
+            "", "file_cannot_be_read", f"the file{extended_by} cannot be read ({error.strerror}).", suggest_file(file)
         ) from error
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         hint = "Save the file with this encoding."
-        raise ConfigError(ConfigIssue("", "not_utf8", "is not encoded in UTF-8.", hint, line=line)) from error
+        raise ConfigError(ConfigIssue("", "not_utf8", "the file is not encoded in UTF-8.", hint, line=line)) from error
 
 
 def parse_experiment_text(text: str, allow_empty: bool) -> dict[str, Any]:
     """Parse the text of an experiment file, which must be a mapping."""
     config = parse_yaml(text)
     if not config and not allow_empty:
-        raise ConfigError.at("", "empty_file", "is empty.", f"Begin with a question and a task: {MINIMAL_EXAMPLE}")
+        raise ConfigError.at(
+            "", "empty_file", "the file is empty.", f"Begin with a question and a task: {MINIMAL_EXAMPLE}"
+        )
     if not isinstance(config, dict):
         message = f"an experiment is a mapping (question: ..., task: ..., ...), got {config!r:.60}."
         raise ConfigError.at("", "not_a_mapping_of_sections", message)
@@ -152,7 +154,7 @@ def parse_yaml(text: str) -> Any:
         raise explain_yaml_error(error, text) from error
     except (OmegaConfBaseException, RecursionError, ValueError) as error:
         first_line, *_ = str(error).split("\n")  # the other lines are about OmegaConf internals
-        raise ConfigError.at("", "yaml_syntax", f"is not YAML: {first_line[:500]}") from error
+        raise ConfigError.at("", "yaml_syntax", f"the file is not YAML: {first_line[:500]}") from error
 
 
 def suggest_file(file: Path) -> str:

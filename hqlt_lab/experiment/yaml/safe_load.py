@@ -30,14 +30,14 @@ def read_limited(file: Path) -> str:
     The caller adds the name of the file to the issue.
     """
     if "\0" in str(file):
-        raise ConfigError.at("", "invalid_file_name", "is not the name of a file.")
+        raise ConfigError.at("", "invalid_file_name", "this cannot be the name of a file.")
     mode = file.stat().st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        raise ConfigError.at("", "not_a_regular_file", "is not a regular file.", "Save the experiment in one.")
+        raise ConfigError.at("", "not_a_regular_file", "this is not a regular file.", "Save the experiment in one.")
     with file.open("rb") as stream:
         content = stream.read(MAX_FILE_BYTES + 1)
     if len(content) > MAX_FILE_BYTES:
-        raise ConfigError.at("", "file_too_large", f"is larger than {MAX_FILE_BYTES:,} bytes.")
+        raise ConfigError.at("", "file_too_large", f"the file is larger than {MAX_FILE_BYTES:,} bytes.")
     return content.decode("utf-8-sig")
 
 
@@ -48,9 +48,9 @@ def reject_unsafe(text: str) -> str:
         values += isinstance(event, yaml.NodeEvent)
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if values > MAX_VALUES:
-            raise ConfigError.at("", "too_many_values", f"has more than {MAX_VALUES:,} values.")
+            raise ConfigError.at("", "too_many_values", f"there are more than {MAX_VALUES:,} values.")
         if depth > MAX_DEPTH:
-            raise ConfigError.at("", "nested_too_deeply", f"is nested more than {MAX_DEPTH} levels deep.")
+            raise ConfigError.at("", "nested_too_deeply", f"the values are nested more than {MAX_DEPTH} levels deep.")
         issue = find_tag_issue(event) or (
             find_scalar_issue(event.value) if isinstance(event, yaml.ScalarEvent) else None
         )
@@ -63,7 +63,11 @@ def reject_unsafe(text: str) -> str:
 def find_tag_issue(event: yaml.Event) -> ConfigIssue | None:
     """Return an issue if the event has a tag, or None."""
     tag = getattr(event, "tag", None)
-    return ConfigIssue("", "yaml_tag", f"has the tag {tag!r}.", "Use plain values only.") if tag is not None else None
+    return (
+        ConfigIssue("", "yaml_tag", f"the tag {tag!r} is not allowed.", "Use plain values only.")
+        if tag is not None
+        else None
+    )
 
 
 def find_scalar_issue(value: str) -> ConfigIssue | None:
@@ -72,20 +76,23 @@ def find_scalar_issue(value: str) -> ConfigIssue | None:
         return ConfigIssue(
             "",
             "value_too_long",
-            f"has a value of {len(value):,} characters.",
+            f"a value has {len(value):,} characters.",
             f"At most {MAX_VALUE_LENGTH:,} are possible.",
         )
     for character in value:
         is_control = unicodedata.category(character) in ("Cc", "Cs") and character not in "\n\t"
         if character in BIDI_CONTROLS or is_control:
             return ConfigIssue(
-                "", "control_character", f"has the control character {character!r}.", "Use printable characters."
+                "",
+                "control_character",
+                f"the control character {character!r} is not allowed.",
+                "Use printable characters.",
             )
     if "${" in INTERPOLATION.sub("", value):
         return ConfigIssue(
             "",
             "invalid_reference",
-            f"has {value[:60]!r}, which is not a reference.",
+            f"{value[:60]!r} is not a reference.",
             "Write the whole path of another value between ${ and }, such as ${train.steps}. "
             "Expressions and environment variables are not supported.",
         )

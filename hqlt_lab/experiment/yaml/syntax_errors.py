@@ -105,7 +105,7 @@ def diagnose_tab(failure: ParseFailure) -> Diagnosis | None:
     """Recognize a tab in the indentation."""
     if "\t" not in failure.line_text[: len(failure.line_text) - len(failure.line_text.lstrip())]:
         return None
-    return Diagnosis(failure.line, "yaml_tab", "begins with a tab.", "Use spaces, two for each level.")
+    return Diagnosis(failure.line, "yaml_tab", "the line begins with a tab.", "Use spaces, two for each level.")
 
 
 def diagnose_quote(failure: ParseFailure) -> Diagnosis | None:
@@ -171,15 +171,15 @@ def diagnose_indentation(failure: ParseFailure) -> Diagnosis | None:
     if previous is None or not failure.remaining_text:
         return None
     if "mapping values" in failure.problem and KEY_WITH_VALUE.match(failure.lines[previous].strip()):
-        message = f"is indented deeper than line {previous + 1}, which already has a value."
+        message = f"the line is indented deeper than line {previous + 1}, which already has a value."
         hint = "Begin both in the same column, or move the value to a line of its own."
         return Diagnosis(failure.line, "yaml_indented_too_deep", message, hint)
     if "'-'" in failure.problem:
         hint = "Begin it with a dash, or remove the dashes above it."
-        return Diagnosis(failure.line, "yaml_missing_dash", "is in a list without a dash.", hint)
+        return Diagnosis(failure.line, "yaml_missing_dash", "a dash is missing in front of this line of a list.", hint)
     if failure.expects_key and not failure.line_text[: failure.column].strip():
         excerpt = quote_excerpt(failure.line_text.strip())
-        message = f"has an indentation that fits no level: {excerpt}."
+        message = f"the indentation of {excerpt} does not fit any level."
         return Diagnosis(failure.line, "yaml_indentation", message, "Align it with the settings of its section.")
     return None
 
@@ -255,7 +255,7 @@ def explain_yaml_error(error: YAMLError, text: str) -> ConfigError:
     """Return an error that explains the parser's error, with its line if it is known."""
     if not isinstance(error, MarkedYAMLError):
         return ConfigError.at(
-            "", "yaml_syntax", "is not YAML: it has control characters.", "Save the experiment as plain text."
+            "", "yaml_syntax", "the file is not YAML: it has control characters.", "Save the experiment as plain text."
         )
     failure = locate_failure(error, text)
     diagnoses = (diagnosis for diagnose in DIAGNOSES if (diagnosis := diagnose(failure)))
@@ -266,4 +266,4 @@ def explain_yaml_error(error: YAMLError, text: str) -> ConfigError:
 def diagnose_unknown(failure: ParseFailure) -> Diagnosis:
     """Return a general message, if no diagnosis matches."""
     excerpt = quote_excerpt(failure.remaining_text or failure.line_text)
-    return Diagnosis(failure.line, "yaml_syntax", f"is not YAML from {excerpt} on.", SETTING_HINT)
+    return Diagnosis(failure.line, "yaml_syntax", f"the file is not YAML from {excerpt} on.", SETTING_HINT)

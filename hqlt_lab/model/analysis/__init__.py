@@ -3,7 +3,7 @@
 component_sizes       parameters, state and FLOPs of each component
 model_flops           FLOPs of each component
 state_size            bytes of the state of a layer
-memory_traffic        numbers that each component reads and writes per token
+hbm_traffic           numbers that each component reads from and writes to the device's memory per token
 roofline              upper bound on training throughput on a GPU
 inspection_contexts   temporary hooks on the layers of a model
 memory_probes         how much each memory contributes

@@ -35,7 +35,7 @@ def memory_backends(
         weight = memory.to_q.weight
         with torch.no_grad():  # only which gates are None matters, not their values
             gates = rule.gates(weight.new_zeros(1, 1, memory.to_q.in_features))
-        scan = rule.backend_choice(gates, spec._replace(value_dim=rule.value_channels(size)))
+        scan = rule.backend_choice(gates, spec._replace(key_dim=memory.features, value_dim=rule.value_channels(size)))
     if memory.positions is not None:
         masked = is_masked(memory.schedule, tokens, tokens, has_documents)
         choice = select_backend(ATTENTION_BACKENDS, memory.ops.attention, spec._replace(is_masked=masked))

@@ -25,14 +25,17 @@ MEMORIES = ("fw", "kv")
 def lesion(model: nn.Module, memory: str) -> Iterator[None]:
     """Replace the output of the fast weights ("fw") or of softmax ("kv") by zeros, in a model that has both."""
     layers = unwrap_compiled(model).memories
-    check_memories({name for layer in layers for name in layer.mixer.reads}, memory)
+    require_both_memories({name for layer in layers for name in layer.mixer.reads}, memory)
     mixers = [layer.mixer for layer in layers if memory in layer.mixer.reads]
-    silence = silence_fw if memory == "fw" else silence_kv
-    with force_eager(model), temporary_hooks(*(partial(mixer.register_forward_pre_hook, silence) for mixer in mixers)):
+    zero_output = zero_fw if memory == "fw" else zero_kv
+    with (
+        force_eager(model),
+        temporary_hooks(*(partial(mixer.register_forward_pre_hook, zero_output) for mixer in mixers)),
+    ):
         yield
 
 
-def check_memories(present: set[str], memory: str) -> None:
+def require_both_memories(present: set[str], memory: str) -> None:
     """Raise ConfigError unless `memory` is fw or kv and the model has both."""
     if memory not in MEMORIES:
         hint = join_sentences(did_you_mean(memory, MEMORIES), f"Memories: {format_names(MEMORIES)}.")
@@ -46,11 +49,11 @@ def check_memories(present: set[str], memory: str) -> None:
         )
 
 
-def silence_fw(mixer: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+def zero_fw(mixer: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     x, fw, kv = inputs
     return x, torch.zeros_like(fw), kv
 
 
-def silence_kv(mixer: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+def zero_kv(mixer: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     x, fw, kv = inputs
     return x, fw, torch.zeros_like(kv)

@@ -152,15 +152,16 @@ def memory_scan_flops(memory: HybridMemory, rule: UpdateRule, tokens: int, start
     # a custom scan is run on all tokens; on the meta device, where it allocates nothing
     runs_custom_scan = tokens > 1 and has_own_scan(rule)
     x = example_token(memory) if runs_custom_scan else zeros_if_meta(example_token(memory))
-    q, context = at_least_float32(example_query(memory, x)), ScanContext(memory.schedule.hold)
-    state = None if starts_empty else q.new_zeros(1, memory.heads, q.shape[-1], rule.value_channels(q.shape[-1]))
+    v, context = at_least_float32(example_query(memory, x)), ScanContext(memory.schedule.hold)
+    k = v.new_zeros(*v.shape[:-1], memory.features)
+    state = None if starts_empty else v.new_zeros(1, memory.heads, k.shape[-1], rule.value_channels(v.shape[-1]))
     if runs_custom_scan:
-        return rule_scan_flops(rule, x, q, tokens, state, context)
+        return rule_scan_flops(rule, x, k, v, tokens, state, context)
 
     def count(component: UpdateRule) -> Flops:
-        return rule_scan_flops(component, x, q, tokens, state, context)
+        return rule_scan_flops(component, x, k, v, tokens, state, context)
 
-    return count_cached(memory, "update_rule", count, tokens, starts_empty, context.hold)
+    return count_cached(memory, "update_rule", count, tokens, starts_empty, context.hold, k.shape[-1])
 
 
 def has_own_scan(rule: UpdateRule) -> bool:
@@ -170,14 +171,15 @@ def has_own_scan(rule: UpdateRule) -> bool:
 
 
 def rule_scan_flops(
-    rule: UpdateRule, x: Tensor, q: Tensor, tokens: int, state: Tensor | None, context: ScanContext
+    rule: UpdateRule, x: Tensor, k: Tensor, v: Tensor, tokens: int, state: Tensor | None, context: ScanContext
 ) -> Flops:
     """Return the FLOPs of a scan of that many tokens, all views of one token, which takes no memory."""
     with torch.no_grad():
         gates = rule.gates(x)
-    k = q.expand(-1, -1, tokens * rule.writes, -1)
+    q = k.expand(-1, -1, tokens, -1)
+    k, v = (u.expand(-1, -1, tokens * rule.writes, -1) for u in (k, v))
     gates = map_gates(lambda gate: gate[:, :, :1].expand(-1, -1, tokens * rule.writes, *gate.shape[3:]), gates)
-    return rule.count_flops(q.expand(-1, -1, tokens, -1), k, k, gates, state, context)
+    return rule.count_flops(q, k, v, gates, state, context)
 
 
 def example_token(memory: HybridMemory) -> Tensor:

@@ -24,7 +24,7 @@ import torch
 
 from hqlt_lab.errors import ConfigError, ConfigIssue
 from hqlt_lab.model.analysis.component_sizes import ModelSizes, sizes
-from hqlt_lab.model.analysis.memory_traffic import component_traffic
+from hqlt_lab.model.analysis.hbm_traffic import component_traffic
 from hqlt_lab.model.sequence_model import SequenceModel
 from hqlt_lab.ops.flops import attention_flops
 from hqlt_lab.ops.memory_schedule import Schedule
@@ -43,7 +43,7 @@ ACTIVATION_BYTES = 2 * 3  # bytes per number: forward once, backward twice
 MICRO_BATCH_BYTES, STEP_BYTES = 4 + 8, 3 * 8 + 2  # bytes per parameter
 
 
-class ComponentDemand(NamedTuple):
+class ComponentCost(NamedTuple):
     """FLOPs and bytes of one component, over all layers, per training token."""
 
     component: str
@@ -60,22 +60,22 @@ class ComponentDemand(NamedTuple):
 
 @dataclass(frozen=True)
 class Roofline:
-    """Demands of the components of a model on one GPU."""
+    """Costs of the components of a model on one GPU."""
 
-    demands: tuple[ComponentDemand, ...]
+    costs: tuple[ComponentCost, ...]
 
     def tokens_per_second(self, chip: Chip) -> float:
         """Return the upper bound on the throughput."""
-        return 1 / sum(demand.compute_seconds(chip) for demand in self.demands)
+        return 1 / sum(cost.compute_seconds(chip) for cost in self.costs)
 
-    def memory_share(self, chip: Chip) -> float:
-        """Return the share of time spent in memory-bound components."""
-        memory_bound = sum(demand.compute_seconds(chip) for demand in self.demands if demand.is_memory_bound(chip))
+    def memory_bound_fraction(self, chip: Chip) -> float:
+        """Return the fraction of the time that is spent in memory-bound components."""
+        memory_bound = sum(cost.compute_seconds(chip) for cost in self.costs if cost.is_memory_bound(chip))
         return memory_bound * self.tokens_per_second(chip)
 
     def slowest_component(self, chip: Chip) -> tuple[str, float]:
         """Return the component that takes longest, and its share of the time."""
-        slowest = max(self.demands, key=lambda demand: demand.compute_seconds(chip))
+        slowest = max(self.costs, key=lambda cost: cost.compute_seconds(chip))
         return slowest.component, slowest.compute_seconds(chip) * self.tokens_per_second(chip)
 
 
@@ -87,13 +87,13 @@ def roofline(model: SequenceModel, length: int, rows: float, micro_batches: int 
     if rows <= 0 or micro_batches < 1:
         message = f"more than 0 rows and at least 1 micro-batch are needed, got {rows} and {micro_batches}."
         raise ConfigError(ConfigIssue("rows", "not_positive", message, other_paths=("micro_batches",)))
-    return Roofline(tuple(component_demands(model, sizes(model, length), rows * length / micro_batches, micro_batches)))
+    return Roofline(tuple(component_costs(model, sizes(model, length), rows * length / micro_batches, micro_batches)))
 
 
-def component_demands(
+def component_costs(
     model: SequenceModel, model_sizes: ModelSizes, tokens_per_micro_batch: float, micro_batches: int
-) -> Iterator[ComponentDemand]:
-    """Yield the demand of each component, and that of the optimizer last."""
+) -> Iterator[ComponentCost]:
+    """Yield the cost of each component, and that of the optimizer last."""
     traffic: dict[str, int] = {}
     for component, numbers in component_traffic(model):
         traffic[component] = traffic.get(component, 0) + numbers
@@ -107,8 +107,8 @@ def component_demands(
             ACTIVATION_BYTES * traffic.get(component, 0)
             + MICRO_BATCH_BYTES * model_sizes[component].parameters / tokens_per_micro_batch
         )
-        yield ComponentDemand(component, flops / model_sizes.length, moved_bytes)
-    yield ComponentDemand(
+        yield ComponentCost(component, flops / model_sizes.length, moved_bytes)
+    yield ComponentCost(
         "optimizer", 0, STEP_BYTES * model_sizes.total.parameters / (tokens_per_micro_batch * micro_batches)
     )
 

@@ -3,7 +3,8 @@
     kv_cache          capacity * writes * heads * (K + V)      capacity: see `HybridMemory.kv_cache_capacity`
     gates             capacity * writes * heads * gates        only if gates are needed after their own step;
                       gates that are one tensor (erase = write = beta) are stored and counted once
-    fw                heads * K * V'                           at least float32; V' = V, or V + 1 with a normalizer
+    fw                heads * K' * V'                          at least float32; K' = features of a key, V' = V, or
+                      V + 1 with a normalizer
     conv              (taps - 1) * channels of q, k and v
     document_length   one integer
 
@@ -15,8 +16,8 @@ from typing import NamedTuple
 
 import torch
 
-from hqlt_lab.model.convolution import ShortConvolution
 from hqlt_lab.model.hybrid_memory import HybridMemory
+from hqlt_lab.model.short_convolution import ShortConvolution
 from hqlt_lab.ops.gates import distinct_gates
 
 
@@ -44,7 +45,7 @@ def state_size(memory: HybridMemory, context_length: int, dtype: torch.dtype = t
     fw = 0
     if memory.update_rule is not None:
         state_dtype = torch.promote_types(dtype, torch.float32)
-        fw = memory.heads * size * memory.update_rule.value_channels(size) * state_dtype.itemsize
+        fw = memory.heads * memory.features * memory.update_rule.value_channels(size) * state_dtype.itemsize
     return StateSize(
         kv_cache=capacity * memory.writes * memory.heads * 2 * size * dtype.itemsize,
         gates=capacity * gate_bytes(memory, dtype),

@@ -18,9 +18,12 @@ from torch import Tensor
 from hqlt_lab.ops.autograd_context import OpContext
 from hqlt_lab.ops.gates import DEFAULT_CONTEXT, Gates, OptionalTensor, ScanContext, fill_last_values, map_gates
 from hqlt_lab.ops.precision import at_least_float32, disable_autocast, is_forward_mode_ad
-from hqlt_lab.ops.scan.channel_scan import channel_scan
-from hqlt_lab.ops.scan.chunk_boundaries import ChunkLayout
-from hqlt_lab.ops.scan.chunk_forward_backward import (
+from hqlt_lab.ops.scan.channel_gate_scan import channel_gate_scan
+from hqlt_lab.ops.scan.chunk_layout import ChunkLayout
+from hqlt_lab.ops.scan.chunked_inputs import RowGroup, ScanInputs
+from hqlt_lab.ops.scan.decay import log_keep_grad
+from hqlt_lab.ops.scan.recurrent import recurrent_scan
+from hqlt_lab.ops.scan.scalar_gate_chunk import (
     ChunkBackward,
     ChunkStates,
     SolvedChunk,
@@ -28,9 +31,6 @@ from hqlt_lab.ops.scan.chunk_forward_backward import (
     read_chunk,
     solve_chunk,
 )
-from hqlt_lab.ops.scan.chunked_inputs import RowGroup, ScanInputs
-from hqlt_lab.ops.scan.decay import log_keep_grad
-from hqlt_lab.ops.scan.recurrent import recurrent_scan
 from hqlt_lab.ops.scan.scratch_buffers import Buffers
 
 CHUNK_SIZE = 32  # writes per chunk
@@ -60,7 +60,7 @@ def chunked_scan(
         k, v, gates = neutralize_invalid_steps(k, v, gates, context.valid_mask)
         doc_start = None if context.doc_start is None else context.doc_start.expand(len(q), -1)
         if not gates.has_scalar_form:
-            reads, last_state = channel_scan(q, k, v, gates, state, doc_start, context.hold, chunk_size)
+            reads, last_state = channel_gate_scan(q, k, v, gates, state, doc_start, context.hold, chunk_size)
             return reads.to(dtype), last_state
         inputs = (q, k, v, gates.log_keep, gates.erase, None if tied_gates else gates.write, state)
         needs_grad = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs)

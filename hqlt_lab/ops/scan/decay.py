@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hqlt_lab.ops.scan.chunk_boundaries import ChunkLayout
+from hqlt_lab.ops.scan.chunk_layout import ChunkLayout
 from hqlt_lab.ops.scan.deterministic_cumsum import deterministic_cumsum
 
 MIN_LOG_KEEP = -1e4  # a keep of exactly 0 would give -inf, and the difference of two of them nan

@@ -1,6 +1,6 @@
 """Comparison of two or more cells or studies; each is compared with the first one.
 
-compared_subjects       what can be compared: trained cells and studies
+load_compared           loads what is compared: trained cells and studies
 comparison_section      one section of a comparison: sentences, a table, and entries for JSON
 setting_differences     settings that differ
 code_differences        source code hashes and commits that differ

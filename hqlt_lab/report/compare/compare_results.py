@@ -7,8 +7,8 @@ from typing import Any, cast
 from hqlt_lab.errors import ConfigError
 from hqlt_lab.formatting import dump_json
 from hqlt_lab.report.compare.code_differences import compare_code
-from hqlt_lab.report.compare.compared_subjects import ComparedCell, ComparedStudy
 from hqlt_lab.report.compare.comparison_section import ComparisonSection
+from hqlt_lab.report.compare.load_compared import ComparedCell, ComparedStudy
 from hqlt_lab.report.compare.published_differences import compare_with_published
 from hqlt_lab.report.compare.result_differences import compare_cell_results, compare_study_results
 from hqlt_lab.report.compare.setting_differences import compare_cell_settings, compare_study_settings
@@ -17,14 +17,14 @@ from hqlt_lab.report.render.text_tables import escape_markdown, render_markdown_
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Names of the compared subjects, and the sections of the comparison."""
+    """Names of the compared targets, and the sections of the comparison."""
 
-    subjects: Sequence[str]
+    targets: Sequence[str]
     sections: Sequence[ComparisonSection]
 
     @property
     def title(self) -> str:
-        return " and ".join(self.subjects) if len(self.subjects) > 1 else f"{self.subjects[0]} and published values"
+        return " and ".join(self.targets) if len(self.targets) > 1 else f"{self.targets[0]} and published values"
 
     def to_markdown(self) -> str:
         """Render as Markdown, with a heading per section."""
@@ -41,26 +41,26 @@ class Comparison:
             section.name: {"sentences": list(section.sentences), "entries": list(section.entries)}
             for section in self.sections
         }
-        return dump_json({"subjects": list(self.subjects)} | sections) + "\n"
+        return dump_json({"targets": list(self.targets)} | sections) + "\n"
 
 
-def compare_subjects(subjects: Sequence[ComparedCell | ComparedStudy]) -> Comparison:
+def compare_targets(targets: Sequence[ComparedCell | ComparedStudy]) -> Comparison:
     """Compare cells or studies with the first one; a single study is compared with published values."""
-    names = [subject.name for subject in subjects]
-    kinds: set[Any] = {type(subject) for subject in subjects}
+    names = [target.name for target in targets]
+    kinds: set[Any] = {type(target) for target in targets}
     if len(kinds) > 1:
         description = ", ".join(
-            f"{subject.name} is a {'study' if isinstance(subject, ComparedStudy) else 'cell'}" for subject in subjects
+            f"{target.name} is a {'study' if isinstance(target, ComparedStudy) else 'cell'}" for target in targets
         )
         message = f"cells are compared with cells and studies with studies, but {description}."
-        raise ConfigError.at("subjects", "cells_and_studies", message)
+        raise ConfigError.at("targets", "cells_and_studies", message)
     if kinds == {ComparedStudy}:
-        return Comparison(subjects=names, sections=study_sections(cast(Sequence[ComparedStudy], subjects)))
-    if len(subjects) == 1:
-        raise ConfigError.at("subjects", "single_cell", f"{names[0]} is a single cell.", "Name a second cell.")
-    cells = cast(Sequence[ComparedCell], subjects)
+        return Comparison(targets=names, sections=study_sections(cast(Sequence[ComparedStudy], targets)))
+    if len(targets) == 1:
+        raise ConfigError.at("targets", "single_cell", f"{names[0]} is a single cell.", "Name a second cell.")
+    cells = cast(Sequence[ComparedCell], targets)
     return Comparison(
-        subjects=names, sections=[compare_cell_settings(cells), compare_code(cells), compare_cell_results(cells)]
+        targets=names, sections=[compare_cell_settings(cells), compare_code(cells), compare_cell_results(cells)]
     )
 
 

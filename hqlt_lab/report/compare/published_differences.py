@@ -20,12 +20,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hqlt_lab.errors import ConfigError
+from hqlt_lab.formatting import pluralize_count
 from hqlt_lab.report.arm_rows import Row
 from hqlt_lab.report.build_tables import Table, format_median
-from hqlt_lab.report.compare.compared_subjects import ComparedStudy
 from hqlt_lab.report.compare.comparison_section import EMPTY_CELL, ComparisonSection
+from hqlt_lab.report.compare.load_compared import ComparedStudy
 from hqlt_lab.report.stats.summary import Direction, Summary, summarize_seeds
-from hqlt_lab.report.value_formatting import format_rounded, pluralize_count
+from hqlt_lab.report.value_formatting import format_rounded
 
 SUMMARY_STATISTICS = ("median", "mean", "best")  # statistics that our summaries have too
 SPREAD_FIELDS = ("mad", "std", "seeds")  # fields of `published` that are not values to compare

@@ -6,12 +6,12 @@ from typing import Any
 
 from hqlt_lab.report.arm_rows import Row, accuracy_resolution, reported_metrics
 from hqlt_lab.report.build_tables import Table, format_median
-from hqlt_lab.report.compare.compared_subjects import ComparedCell, ComparedStudy
 from hqlt_lab.report.compare.comparison_section import EMPTY_CELL, ComparisonSection
+from hqlt_lab.report.compare.load_compared import ComparedCell, ComparedStudy
 from hqlt_lab.report.lm_eval_protocol_filter import majority_protocols
 from hqlt_lab.report.stats.intervals import metric_resolution
 from hqlt_lab.report.stats.mean_difference import MeanDifference, mean_difference
-from hqlt_lab.report.stats.proportions import percent_range
+from hqlt_lab.report.stats.percentage_intervals import percent_range
 from hqlt_lab.report.stats.summary import Summary, summarize_seeds
 from hqlt_lab.report.value_formatting import format_rounded, join_names
 
@@ -60,7 +60,7 @@ def cell_numbers(cell: ComparedCell) -> dict[str, float]:
 
 
 def difference_columns(names: Sequence[str]) -> list[str]:
-    """Return the headings of the columns of differences from the first subject."""
+    """Return the headings of the columns of differences from the first target."""
     return ["difference"] if len(names) == 2 else [f"difference of {name}" for name in names[1:]]
 
 

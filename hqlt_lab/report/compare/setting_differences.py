@@ -5,12 +5,13 @@ from typing import Any
 
 from hqlt_lab.experiment.apply_overrides import format_value
 from hqlt_lab.experiment.parse_axes import Range
+from hqlt_lab.formatting import pluralize_count
 from hqlt_lab.report.build_tables import Table
-from hqlt_lab.report.compare.compared_subjects import ComparedCell, ComparedStudy, SettingValues
 from hqlt_lab.report.compare.comparison_section import EMPTY_CELL, ComparisonSection
-from hqlt_lab.report.value_formatting import join_names, pluralize_count
+from hqlt_lab.report.compare.load_compared import ComparedCell, ComparedStudy, SettingValues
+from hqlt_lab.report.value_formatting import join_names
 
-MISSING = object()  # the subject has no such setting; None is a regular value
+MISSING = object()  # the target has no such setting; None is a regular value
 MAX_NAMES = 6
 
 
@@ -43,10 +44,10 @@ def compare_study_settings(studies: Sequence[ComparedStudy]) -> ComparisonSectio
     )
 
 
-def differing_settings(settings_by_subject: Sequence[SettingValues]) -> tuple[dict[str, list[Any]], int]:
+def differing_settings(settings_by_target: Sequence[SettingValues]) -> tuple[dict[str, list[Any]], int]:
     """Return the values of each path where they differ, and the number of paths where they are equal."""
-    paths = dict.fromkeys(path for settings in settings_by_subject for path in settings)
-    values_by_path = {path: [settings.get(path, MISSING) for settings in settings_by_subject] for path in paths}
+    paths = dict.fromkeys(path for settings in settings_by_target for path in settings)
+    values_by_path = {path: [settings.get(path, MISSING) for settings in settings_by_target] for path in paths}
     different = {
         path: values for path, values in values_by_path.items() if any(value != values[0] for value in values[1:])
     }

@@ -10,9 +10,10 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from hqlt_lab.experiment.load_experiment import Arm, Experiment
+from hqlt_lab.formatting import pluralize_count
 from hqlt_lab.report.arm_rows import Row, reported_metrics
 from hqlt_lab.report.figures.style import LINE_STYLES, MARKERS, MUTED, PALETTE
-from hqlt_lab.report.value_formatting import format_range, pluralize_count
+from hqlt_lab.report.value_formatting import format_range
 from hqlt_lab.study.ledger.cell_record import CellRecord
 
 MAX_ARMS, MAX_SEEDS = 12, 20

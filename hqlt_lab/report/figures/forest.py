@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hqlt_lab.experiment.arm_title import ArmTitle
+from hqlt_lab.formatting import pluralize_count
 from hqlt_lab.report.arm_rows import Row
 from hqlt_lab.report.figures.drawn_arms import DrawnArms
 from hqlt_lab.report.figures.report_figure import ReportFigure
 from hqlt_lab.report.figures.style import FOREGROUND, GREEN, MUTED, VERMILION, create_figure, truncate_title
 from hqlt_lab.report.stats.baseline_differences import Difference
-from hqlt_lab.report.value_formatting import pluralize_count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,12 +12,13 @@ from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, NamedTuple
 
+from hqlt_lab.formatting import pluralize_count
 from hqlt_lab.hashing import digest_bytes
 from hqlt_lab.report.build_tables import find_verdicts
 from hqlt_lab.report.figures.drawn_arms import DrawnArms
 from hqlt_lab.report.figures.report_figure import inline_svg
 from hqlt_lab.report.render.reproduction import Reproduction, provenance_facts
-from hqlt_lab.report.value_formatting import format_rounded, pluralize_count
+from hqlt_lab.report.value_formatting import format_rounded
 
 if TYPE_CHECKING:
     from jinja2 import Template

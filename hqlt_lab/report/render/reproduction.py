@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hqlt_lab.report.value_formatting import pluralize_count
+from hqlt_lab.formatting import pluralize_count
 
 if TYPE_CHECKING:
     from hqlt_lab.report.study_report import Report

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hqlt_lab.report.stats.intervals import estimate_mean
-from hqlt_lab.report.stats.proportions import PercentRange
+from hqlt_lab.report.stats.percentage_intervals import PercentRange
 
 
 @dataclass(frozen=True, kw_only=True)

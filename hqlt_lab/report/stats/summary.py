@@ -3,8 +3,8 @@
 MAD = median |x_i - median(x)|                 not scaled, as the paper prints it
 low, high: a 95 % interval of the mean         over seeds (`intervals`); with a single seed, over test examples
 
-Over test examples the interval of a percentage is exact (`proportions`), that of other metrics normal. Intervals of
-percentages are clipped to possible values.
+Over test examples the interval of a percentage is exact (`percentage_intervals`), that of other metrics normal.
+Intervals of percentages are clipped to possible values.
 """
 
 import statistics
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hqlt_lab.report.stats.intervals import bootstrap_interval, estimate_mean
-from hqlt_lab.report.stats.proportions import PercentRange
+from hqlt_lab.report.stats.percentage_intervals import PercentRange
 
 Direction = Literal["maximize", "minimize"]
 NORMAL_QUANTILE = 1.959964  # 97.5 % quantile of the standard normal distribution

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from hqlt_lab.experiment.arm_title import ArmTitle
 from hqlt_lab.experiment.load_experiment import Experiment
 from hqlt_lab.experiment.run_settings import MeasureConfig
+from hqlt_lab.formatting import pluralize_count
 from hqlt_lab.report.arm_rows import Row, reported_metrics
 from hqlt_lab.report.stats.baseline_differences import MIN_SEEDS, Difference
 from hqlt_lab.report.stats.summary import Summary
@@ -24,7 +25,6 @@ from hqlt_lab.report.value_formatting import (
     format_rounded,
     format_signed,
     join_names,
-    pluralize_count,
 )
 from hqlt_lab.report.wording.verdicts import VERDICT_TEXTS, format_verdict
 from hqlt_lab.study.ledger.cell_record import SETTLED_STATES, CellRecord

@@ -11,12 +11,13 @@ from typing import Any
 from hqlt_lab.experiment.expand_cells import format_filters, iter_points
 from hqlt_lab.experiment.load_experiment import Experiment
 from hqlt_lab.experiment.parse_axes import Range
+from hqlt_lab.formatting import pluralize_count
 from hqlt_lab.report.arm_rows import Row, build_task, reported_metrics
 from hqlt_lab.report.lm_eval_protocol_filter import describe_mixed_protocols
 from hqlt_lab.report.read_curves import late_decrease, read_curve_end
 from hqlt_lab.report.stats.baseline_differences import find_baselines
 from hqlt_lab.report.stats.summary import NORMAL_QUANTILE
-from hqlt_lab.report.value_formatting import format_rounded, join_names, pluralize_count
+from hqlt_lab.report.value_formatting import format_rounded, join_names
 from hqlt_lab.study.ledger.cell_record import CellRecord, CellState
 
 MAX_STANDARD_ERRORS = 3.0  # a seed closer than this to the chance level may be at chance

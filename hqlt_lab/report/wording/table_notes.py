@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from hqlt_lab.experiment.load_experiment import Experiment
 from hqlt_lab.experiment.run_settings import MeasureConfig
 from hqlt_lab.experiment.size_matching import format_percent, match_arm
+from hqlt_lab.formatting import pluralize_count
 from hqlt_lab.report.arm_rows import Row, reported_metrics
 from hqlt_lab.report.lm_eval_protocol_filter import protocol_notes
 from hqlt_lab.report.stats.baseline_differences import MIN_SEEDS
 from hqlt_lab.report.stats.exact_tests import MIN_SIGN_FLIP_SEEDS
 from hqlt_lab.report.stats.intervals import MIN_BOOTSTRAP_SEEDS
-from hqlt_lab.report.value_formatting import format_rounded, pluralize_count
+from hqlt_lab.report.value_formatting import format_rounded
 from hqlt_lab.report.wording.verdicts import SEEDS_ADVICE
 
 

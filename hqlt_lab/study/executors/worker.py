@@ -177,7 +177,7 @@ def _run_attempt(
 def check_run_files(folder: Path) -> None:
     """Raise TransientError if the files of a finished run are gone; the next attempt writes them again."""
     if missing := [name for name in (CELL_FILE, OUTCOME_FILE) if not (folder / name).exists()]:
-        raise TransientError(f"{folder}: {format_names(missing)} was deleted while the cell trained.")
+        raise TransientError(f"{folder}: files were deleted while the cell trained: {format_names(missing)}.")
 
 
 def load_verified_components(files: Sequence[str], expected_code: Mapping[str, str], cell: Cell) -> None:

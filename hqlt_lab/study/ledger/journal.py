@@ -155,7 +155,7 @@ def parse_operation(line: bytes) -> Mapping[str, Any]:
     return operation
 
 
-class JournalGuard:
+class JournalIntegrityCheck:
     """Detects damage to a journal while its only writer uses it: everything but complete lines at its end.
 
     The file is read again only if its size or modification time has changed since the last check.
@@ -204,7 +204,7 @@ class JournalBackend:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.file, self.lock_file = folder, folder / JOURNAL_FILE, folder / "coordinator.lock"
-        self.guard: JournalGuard | None = None  # during a session
+        self.integrity_check: JournalIntegrityCheck | None = None  # during a session
         self.should_abort: Callable[[], bool] = lambda: False
 
     @property
@@ -229,11 +229,11 @@ class JournalBackend:
                     f"{self.folder}: the folder is not writable ({error.strerror}). Use another folder: --runs FOLDER"
                 ) from error
             repair_torn_write(self.file)
-            self.guard = JournalGuard(self.file)
+            self.integrity_check = JournalIntegrityCheck(self.file)
             try:
                 yield
             finally:
-                self.guard = None
+                self.integrity_check = None
 
     def list_workers(self, exclude_self: bool = False) -> list[str]:
         """Return the process that holds the lock; there can be no other one."""
@@ -269,9 +269,9 @@ class JournalBackend:
 
     def check_intact(self) -> None:
         """Raise StoreError if another program has damaged the journal since this process opened it for writing."""
-        if self.guard is not None:
+        if self.integrity_check is not None:
             with translate_write_errors(self.folder):
-                self.guard.check_intact()
+                self.integrity_check.check_intact()
 
     def open_reader(self) -> TrialReader:
         """Return a reader of the journal."""

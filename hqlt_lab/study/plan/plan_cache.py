@@ -32,7 +32,6 @@ from hqlt_lab.registry import (
     list_loaded_files,
 )
 from hqlt_lab.study.cell_ref import CellRef
-from hqlt_lab.study.ledger.study_store import is_study_folder
 from hqlt_lab.study.plan.study_plan import StudyPlan
 from hqlt_lab.track.provenance import package_dir
 
@@ -80,7 +79,7 @@ def save_plan(plan: StudyPlan, fingerprint: str | None) -> None:
     if (
         fingerprint is None
         or is_uncacheable
-        or not is_study_folder(folder)
+        or not folder.is_dir()  # a command that only reads creates no study
         or experiment.source is None
         or fingerprint != compute_fingerprint(experiment.source)
     ):

@@ -22,7 +22,7 @@ from hqlt_lab.track.ui.network import select_port
 ServerProcess: TypeAlias = "subprocess.Popen[bytes]"
 START_TIMEOUT = 90.0  # seconds until the server must respond
 STOP_TIMEOUT = 10.0  # seconds between SIGTERM and SIGKILL
-APP = "hqlt_lab.track.ui.mlflow_app:create_app"
+APP = "hqlt_lab.track.ui.mlflow_asgi_app:create_app"
 LIGHT_SERVER_ENV = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}  # 0.5 GB of memory instead of 3
 
 

@@ -98,7 +98,7 @@ def time_agent_iterations(cell: Cell) -> StepTiming:
     from pathlib import Path
     from tempfile import TemporaryDirectory
 
-    from hqlt_lab.train.rl.loop import SacTrainer
+    from hqlt_lab.train.rl.sac_trainer import SacTrainer
 
     assert cell.agent is not None
     with TemporaryDirectory() as folder:

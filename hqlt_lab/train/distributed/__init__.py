@@ -1,1 +1,1 @@
-"""Training on several devices: process environment, collectives, FSDP2, and the child process that trains."""
+"""Training on several devices: process environment, process group, FSDP2, and the process of each rank."""

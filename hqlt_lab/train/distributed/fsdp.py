@@ -21,7 +21,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
 
 from hqlt_lab.model.sequence_model import SequenceModel
-from hqlt_lab.train.distributed.collectives import get_rank
+from hqlt_lab.train.distributed.process_group import get_rank
 
 
 def shard_model(model: SequenceModel, mesh: DeviceMesh) -> None:

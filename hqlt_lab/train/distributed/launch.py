@@ -22,7 +22,7 @@ from hqlt_lab.rundir.outcome import Outcome, read_outcome
 from hqlt_lab.train.describe_failure import TransientError
 from hqlt_lab.train.distributed.env import srun_command, strip_rank_env
 from hqlt_lab.train.interrupt import RunInterrupted, ignore_signal
-from hqlt_lab.train.run_progress import MetricsCallback
+from hqlt_lab.train.trainer_state import MetricsCallback
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +62,13 @@ def start_process(cell: Cell, folder: Path, log: TextIO) -> ChildProcess:
     """Start the child process, without the rank variables that this process may have."""
     (folder / PEER_FAILURE_FILE).unlink(missing_ok=True)
     srun = srun_command(cell.trainer)
-    training = [sys.executable, "-m", "hqlt_lab.train.distributed.main", str(folder / CELL_FILE), "--stop-with-stdin"]
+    training = [
+        sys.executable,
+        "-m",
+        "hqlt_lab.train.distributed.rank_main",
+        str(folder / CELL_FILE),
+        "--stop-with-stdin",
+    ]
     env, pipe = strip_rank_env(os.environ, keep_slurm=bool(srun)), subprocess.PIPE
     return subprocess.Popen(
         [*srun, *training], stdin=pipe, stdout=pipe, stderr=log, text=True, env=env, start_new_session=True

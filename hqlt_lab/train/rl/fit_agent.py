@@ -13,7 +13,7 @@ from torch import Tensor
 
 from hqlt_lab.agent.action_selection import PolicyActor
 from hqlt_lab.agent.episode_gif import GIF_FILE, record_episode, write_gif
-from hqlt_lab.agent.streaming_check import check_memory
+from hqlt_lab.agent.streaming_check import check_streaming_equivalence
 from hqlt_lab.errors import ConfigError
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.experiment.validate.arm_checks import check_agent_settings
@@ -37,12 +37,13 @@ from hqlt_lab.train.determinism_check import (
     preserve_rng_and_buffers,
     record_determinism_check,
 )
-from hqlt_lab.train.gradient_guard import DivergenceError, write_failing_step
+from hqlt_lab.train.gradient_clipping import DivergenceError, write_failing_step
 from hqlt_lab.train.interrupt import StopSignalHandler, stopped_after_saving
 from hqlt_lab.train.rl.evaluate_agent import score_agent
-from hqlt_lab.train.rl.loop import SacTrainer
-from hqlt_lab.train.run_progress import LapTimer, Metrics, MetricsCallback, Progress, record_validation
+from hqlt_lab.train.rl.sac_trainer import SacTrainer
+from hqlt_lab.train.step_conditions import zero_waiting_memories
 from hqlt_lab.train.trainer import compute_dtype, lightning_precision
+from hqlt_lab.train.trainer_state import Metrics, MetricsCallback, TrainerState, TrainingTimer, record_validation
 
 
 def is_full_precision(cell: Cell) -> bool:
@@ -50,7 +51,7 @@ def is_full_precision(cell: Cell) -> bool:
     return compute_dtype(lightning_precision(cell.trainer)) in (torch.float32, torch.float64)
 
 
-def record_agent_backends(sac_trainer: SacTrainer, folder: Path, progress: Progress) -> None:
+def record_agent_backends(sac_trainer: SacTrainer, folder: Path, trainer_state: TrainerState) -> None:
     """Write the backends that are selected for training episodes."""
     precision, device, tokens = (
         lightning_precision(sac_trainer.cell.trainer),
@@ -58,7 +59,7 @@ def record_agent_backends(sac_trainer: SacTrainer, folder: Path, progress: Progr
         sac_trainer.environment.sequence_length("train"),
     )
     backends = None
-    with record_analysis_failure(progress, "Backends", is_before_training=True):
+    with record_analysis_failure(trainer_state, "Backends", is_before_training=True):
         backends = layer_backends(sac_trainer.agent.memory, tokens, device, compute_dtype(precision))
     if backends is not None:
         write_backends(folder, device, precision, backends)
@@ -73,22 +74,33 @@ def update_gradients(sac_trainer: SacTrainer) -> dict[str, Tensor]:
     return {"loss": loss.detach(), **dict(zip(named, grads, strict=True))}
 
 
-def finish_agent_run(sac_trainer: SacTrainer, folder: Path, progress: Progress, on_metrics: MetricsCallback) -> Outcome:
+def finish_agent_run(
+    sac_trainer: SacTrainer, folder: Path, trainer_state: TrainerState, on_metrics: MetricsCallback
+) -> Outcome:
     """Test the last or best weights, as `train.report` says, record an episode, and return the outcome."""
-    clock = LapTimer(progress)
-    valid_metrics = select_reported_weights(sac_trainer.cell, folder, progress, sac_trainer.load_weights)
+    timer = TrainingTimer(trainer_state)
+    valid_metrics = select_reported_weights(
+        sac_trainer.cell,
+        folder,
+        trainer_state,
+        model=sac_trainer.agent,
+        step=sac_trainer.counters.steps,
+        load_weights=sac_trainer.load_weights,
+    )
     score = score_agent(sac_trainer.agent, sac_trainer.environment, "test", sac_trainer.cell.train.eval_batch_size)
     metrics = add_prefix("test", score.metrics)
     on_metrics(sac_trainer.counters.steps, metrics)
     vector_env = sac_trainer.environment.reset("test", 0, 0, 1)
     write_gif(folder / GIF_FILE, record_episode(vector_env, PolicyActor(sac_trainer.agent.eval(), greedy=True)))
-    clock.end_lap(learning=False)
+    timer.add_other_time()
     return build_agent_outcome(
-        sac_trainer, folder, progress, "done", valid_metrics | metrics, add_prefix("test", score.errors)
+        sac_trainer, folder, trainer_state, "done", valid_metrics | metrics, add_prefix("test", score.errors)
     )
 
 
-def finish_diverged_agent(sac_trainer: SacTrainer, folder: Path, progress: Progress, error: DivergenceError) -> Outcome:
+def finish_diverged_agent(
+    sac_trainer: SacTrainer, folder: Path, trainer_state: TrainerState, error: DivergenceError
+) -> Outcome:
     """Save the batch and weights of the failing update, and return the outcome of a diverged run."""
     batch = sac_trainer.replay.sample_batch(
         sac_trainer.cell.seed, sac_trainer.counters.updates, sac_trainer.cell.train.batch_size
@@ -100,14 +112,14 @@ def finish_diverged_agent(sac_trainer: SacTrainer, folder: Path, progress: Progr
         **batch._asdict(),
     }
     write_failing_step(folder, content, sac_trainer.agent.state_dict())
-    progress.notes.append(str(error))
-    return build_agent_outcome(sac_trainer, folder, progress, "diverged", progress.last)
+    trainer_state.notes.append(str(error))
+    return build_agent_outcome(sac_trainer, folder, trainer_state, "diverged", trainer_state.last)
 
 
 def build_agent_outcome(
     sac_trainer: SacTrainer,
     folder: Path,
-    progress: Progress,
+    trainer_state: TrainerState,
     status: OutcomeStatus,
     metrics: Metrics,
     errors: Metrics | None = None,
@@ -116,7 +128,7 @@ def build_agent_outcome(
     return build_outcome(
         sac_trainer.cell,
         folder,
-        progress,
+        trainer_state,
         status,
         model=sac_trainer.agent.memory,
         length=sac_trainer.environment.sequence_length("train"),
@@ -135,14 +147,14 @@ def fit_agent(cell: Cell, task: Task, folder: Path, on_metrics: MetricsCallback)
     sac_trainer = SacTrainer(
         cell, cast(Environment, task), folder, None if start.checkpoint is None else read_checkpoint(start.checkpoint)
     )
-    run = AgentRun(sac_trainer, folder, start.progress, on_metrics)
+    run = AgentRun(sac_trainer, folder, start.trainer_state, on_metrics)
     with run.stop_handler:
         try:
             run.run_until_finished()
-            outcome = finish_agent_run(sac_trainer, folder, run.progress, on_metrics)
+            outcome = finish_agent_run(sac_trainer, folder, run.trainer_state, on_metrics)
         except DivergenceError as error:
-            run.clock.end_lap(learning=True)
-            outcome = finish_diverged_agent(sac_trainer, folder, run.progress, error)
+            run.timer.add_training_time()
+            outcome = finish_diverged_agent(sac_trainer, folder, run.trainer_state, error)
     outcome.write(folder)
     return outcome
 
@@ -150,26 +162,32 @@ def fit_agent(cell: Cell, task: Task, folder: Path, on_metrics: MetricsCallback)
 class AgentRun:
     """Runs the training loop of an agent: iterations, logging, validation, checkpoints and stopping."""
 
-    def __init__(self, sac_trainer: SacTrainer, folder: Path, progress: Progress, on_metrics: MetricsCallback) -> None:
+    def __init__(
+        self, sac_trainer: SacTrainer, folder: Path, trainer_state: TrainerState, on_metrics: MetricsCallback
+    ) -> None:
         self.sac_trainer, self.cell, self.folder = sac_trainer, sac_trainer.cell, folder
-        self.progress, self.on_metrics, self.stop_handler = progress, on_metrics, StopSignalHandler()
-        self.clock, self.seconds_since_log, self.counters_at_log = LapTimer(progress), 0.0, asdict(sac_trainer.counters)
+        self.trainer_state, self.on_metrics, self.stop_handler = trainer_state, on_metrics, StopSignalHandler()
+        self.timer, self.seconds_since_log, self.counters_at_log = (
+            TrainingTimer(trainer_state),
+            0.0,
+            asdict(sac_trainer.counters),
+        )
         self.last_saved_step = sac_trainer.counters.steps
 
     def run_until_finished(self) -> None:
         """Run iterations until the goal or `train.steps` is reached.  Raise RunInterrupted if a stop is requested."""
-        record_agent_backends(self.sac_trainer, self.folder, self.progress)
-        check_memory(
+        record_agent_backends(self.sac_trainer, self.folder, self.trainer_state)
+        check_streaming_equivalence(
             self.sac_trainer.agent.train(), self.sac_trainer.environment, self.cell.seed, is_full_precision(self.cell)
         )
         if self.sac_trainer.counters.last_validated < 0:
             self.validate_agent()
             self.save_checkpoint()
         self.stop_handler.is_training = True
-        while not self.progress.finished:
-            self.clock.end_lap(learning=False)
+        while not self.trainer_state.finished:
+            self.timer.add_other_time()
             self.run_iteration()
-            self.seconds_since_log += self.clock.end_lap(learning=True)
+            self.seconds_since_log += self.timer.add_training_time()
             self.on_iteration_end()
             if self.stop_handler.stop_requested:
                 self.save_and_stop()
@@ -185,7 +203,7 @@ class AgentRun:
         if self.cell.trainer.check_determinism and counters.updates == 0 < sac_trainer.num_updates_due:
             differs = find_differences(lambda: update_gradients(sac_trainer))
             check = DeterminismCheck(not differs, differs)
-            record_determinism_check(check, self.cell, self.progress, self.folder)
+            record_determinism_check(check, self.cell, self.trainer_state, self.folder)
         while counters.updates < sac_trainer.num_updates_due:
             sac_trainer.update_weights()
             if self.stop_handler.stop_requested and counters.updates < sac_trainer.num_updates_due:
@@ -204,7 +222,7 @@ class AgentRun:
             counters.last_logged = step
         if is_interval_crossed(train.valid_every, counters.last_validated, step) or step >= train.steps:
             self.validate_agent()
-        if is_interval_crossed(train.checkpoint_every, self.last_saved_step, step) or self.progress.finished:
+        if is_interval_crossed(train.checkpoint_every, self.last_saved_step, step) or self.trainer_state.finished:
             self.save_checkpoint()
 
     def speed_metrics(self) -> Metrics:
@@ -219,28 +237,34 @@ class AgentRun:
     def validate_agent(self) -> None:
         """Score the validation episodes, save the weights if they are the best, and finish if the goal is reached."""
         step = self.sac_trainer.counters.steps
+        zero_waiting_memories(self.sac_trainer.agent, self.cell.train, step)
         score = score_agent(
             self.sac_trainer.agent, self.sac_trainer.environment, "valid", self.cell.train.eval_batch_size
         )
         valid = add_prefix("valid", score.metrics)
         self.on_metrics(step, valid)
         loss = {name: value for name, value in self.sac_trainer.update_metrics.items() if name == "train/loss"}
-        if record_validation(self.progress, self.cell, step, valid | loss):
+        if record_validation(self.trainer_state, self.cell, step, valid | loss):
             write_best_weights(
-                {"state_dict": self.sac_trainer.checkpoint_weights(), **self.checkpoint_metadata()}, self.folder
+                {
+                    "state_dict": self.sac_trainer.checkpoint_weights(),
+                    "global_step": step,
+                    **self.checkpoint_metadata(),
+                },
+                self.folder,
             )
         self.sac_trainer.counters.last_validated = step
 
     def save_checkpoint(self) -> None:
         """Save last.ckpt."""
-        self.clock.end_lap(learning=False)
+        self.timer.add_other_time()
         write_last_checkpoint(self.sac_trainer.state_dict() | self.checkpoint_metadata(), self.folder)
         self.last_saved_step = self.sac_trainer.counters.steps
 
     def checkpoint_metadata(self) -> dict[str, Any]:
-        """Return the cell and the progress, as stored in checkpoints."""
+        """Return the cell and the trainer state, as stored in checkpoints."""
         checkpoint: dict[str, Any] = {}
-        attach_metadata(checkpoint, self.cell, self.progress)
+        attach_metadata(checkpoint, self.cell, self.trainer_state)
         return checkpoint
 
 

@@ -15,7 +15,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hqlt_lab.data.data_manifest import SPLITS, Index, Split, SplitContents, compute_checksum, starts_file, tokens_file
+from hqlt_lab.data.corpus_index import (
+    SPLITS,
+    CorpusIndex,
+    Split,
+    SplitContents,
+    compute_checksum,
+    starts_file,
+    tokens_file,
+)
 from hqlt_lab.data.pipeline.chunks import ChunkStats, chunk_file, token_dtype
 from hqlt_lab.data.prepare_options import PrepareRequest
 from hqlt_lab.data.sources._base import Source
@@ -91,7 +99,7 @@ def write_index(
 ) -> None:
     """Write the index, which marks the folder as complete."""
     splits = {split: sum_split_contents(chunk_stats, split) for split in SPLITS}
-    index = Index(
+    index = CorpusIndex(
         splits=splits,
         vocabulary=encoder.vocabulary,
         separator=encoder.separator,

@@ -177,7 +177,7 @@ class ChunkDocuments:
         self.state_remains = (last == 0).to(dtype)[..., None]  # [R, 1, 1]
 
 
-class ChannelInputs(NamedTuple):
+class ChannelGateInputs(NamedTuple):
     """The inputs of one chunk for R rows of the batch, padded to whole blocks."""
 
     q: Tensor  # [R, blocks, query_rows, K]
@@ -186,11 +186,11 @@ class ChannelInputs(NamedTuple):
     log_keep: Tensor  # [R, blocks, block_size, K]
 
 
-class ChannelChunk:
+class ChannelGateChunk:
     """The scaled rows and keys of one chunk, and the products of rows and keys."""
 
     def __init__(
-        self, inputs: ChannelInputs, layout: BlockLayout, documents: ChunkDocuments | None, buffers: Buffers
+        self, inputs: ChannelGateInputs, layout: BlockLayout, documents: ChunkDocuments | None, buffers: Buffers
     ) -> None:
         self.inputs, self.layout, self.documents, self.buffers = inputs, layout, documents, buffers
         q, k, lookup, log_keep = inputs
@@ -267,7 +267,7 @@ class ChannelChunk:
         return overlaps
 
 
-class SolvedChannelChunk(NamedTuple):
+class SolvedChannelGateChunk(NamedTuple):
     """Results of the forward pass of a chunk.  They lie in the shared buffers."""
 
     reads: Tensor  # [R, blocks, query_rows, V]
@@ -275,9 +275,9 @@ class SolvedChannelChunk(NamedTuple):
     inverse: Tensor | None  # [R, lookups, lookups]
 
 
-def channel_chunk_forward(
-    chunk: ChannelChunk, values: Tensor, state: Tensor, final_state: Tensor
-) -> SolvedChannelChunk:
+def channel_gate_chunk_forward(
+    chunk: ChannelGateChunk, values: Tensor, state: Tensor, final_state: Tensor
+) -> SolvedChannelGateChunk:
     """Compute one chunk from its values u [R, writes, V] and initial state [R, K, V], and write its final state."""
     layout, buffers, batch, queries = chunk.layout, chunk.buffers, chunk.batch, chunk.layout.query_rows
     blocks, value_dim = layout.num_blocks, values.shape[2]
@@ -293,7 +293,7 @@ def channel_chunk_forward(
     reads.add_(state_reads[:, :, :queries])
     torch.mul(state, chunk.state_to_end, out=final_state)
     final_state.add_(buffers.bmm("written", chunk.keys_to_end.mT, new_values))
-    return SolvedChannelChunk(reads, new_values, inverse)
+    return SolvedChannelGateChunk(reads, new_values, inverse)
 
 
 def copy_rows(buffers: Buffers, name: str, x: Tensor) -> Tensor:
@@ -334,10 +334,10 @@ class ChannelGrads(NamedTuple):
     log_keep: Tensor  # [R, writes, K]
 
 
-class ChannelChunkBackward:
+class ChannelGateChunkBackward:
     """Gradients of one chunk, from those of its reads and of its final state."""
 
-    def __init__(self, chunk: ChannelChunk, new_values: Tensor, inverse: Tensor | None, state: Tensor) -> None:
+    def __init__(self, chunk: ChannelGateChunk, new_values: Tensor, inverse: Tensor | None, state: Tensor) -> None:
         self.chunk, self.layout, self.buffers = chunk, chunk.layout, chunk.buffers
         self.new_values, self.inverse, self.state = new_values, inverse, state
 

@@ -29,7 +29,7 @@ def can_be_used_in_a_study(case: ComponentCase) -> Iterator[CheckResult]:
     from hqlt_lab.train.fit import fit_in_process
 
     with tempfile.TemporaryDirectory() as name:
-        file = Path(name) / "usage_check.yaml"
+        file = Path(name) / "study.yaml"
         file.write_text(json.dumps(experiment_settings(case)))
         try:
             experiment = load_experiment(file)

@@ -1,4 +1,4 @@
-"""Subjects of a comparison: a trained cell, or a study."""
+"""Load the targets of a comparison: trained cells or studies."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

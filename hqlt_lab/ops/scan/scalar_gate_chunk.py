@@ -1,4 +1,4 @@
-"""One chunk of a linear memory, forward and backward, as products of small matrices.
+"""One chunk of a linear memory whose gates are one number per head, forward and backward, as matrix products.
 
 A chunk that starts from the state S, with the decay factors of `decay` written as powers of e, computes
 

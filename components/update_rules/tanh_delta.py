@@ -1,4 +1,4 @@
-"""Bounded delta rule: the delta rule followed by a tanh on every entry of the memory.
+"""Tanh delta rule: the delta rule, followed by a tanh on every entry of the memory.
 
     S_t = tanh(S_{t-1} + beta_t (v_t - S_{t-1} k_t) k_t^T),   beta_t = sigmoid(w . x_t)
 
@@ -6,7 +6,7 @@ It is not linear in S, so it has no keep, erase and write gates and no parallel 
 scanned step by step.  All entries of the memory stay in (-1, 1), so it cannot diverge, whatever the keys are.  It is
 the example of a nonlinear rule.
 
-    update_rule: bounded_delta
+    update_rule: tanh_delta
 """
 
 from typing import NamedTuple
@@ -23,8 +23,8 @@ class Strength(NamedTuple):
     beta: Tensor
 
 
-@register("update_rule", "bounded_delta")
-class BoundedDelta(StepRule):
+@register("update_rule", "tanh_delta")
+class TanhDelta(StepRule):
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.to_beta = nn.Linear(width, heads, bias=False)

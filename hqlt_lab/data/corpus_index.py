@@ -41,7 +41,7 @@ class FileChecksum(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Index:
+class CorpusIndex:
     """Content of `index.json`."""
 
     splits: dict[Split, SplitContents]
@@ -87,7 +87,7 @@ def compute_checksum(file: Path) -> FileChecksum:
     return FileChecksum(file.stat().st_size, hash_file(file))
 
 
-def read_index(folder: Path) -> Index:
+def read_index(folder: Path) -> CorpusIndex:
     """Read and validate the index of a prepared folder.  Raise `StoreError` if it is missing or damaged."""
     file = folder / "index.json"
     if not file.exists():
@@ -106,7 +106,7 @@ def read_index(folder: Path) -> Index:
         for entry in (*fields["splits"].values(), *fields["files"].values()):
             check_types(entry._asdict(), ENTRY_TYPES)
         check_numbers(fields["skipped"])
-        index = Index(**fields)
+        index = CorpusIndex(**fields)
         if inconsistency := find_inconsistency(index):
             raise ValueError(inconsistency)
     except (ValueError, TypeError, LookupError, AttributeError) as error:
@@ -116,7 +116,7 @@ def read_index(folder: Path) -> Index:
     return index
 
 
-def find_inconsistency(index: Index) -> str:
+def find_inconsistency(index: CorpusIndex) -> str:
     """Return why this index cannot have been written by `hqlt data prepare`, or "" if it can.
 
     File names must stay inside the prepared folder.
@@ -140,7 +140,7 @@ def missing_data_message(folder: Path) -> str:
     )
 
 
-def find_wrong_sizes(folder: Path, index: Index) -> Iterator[tuple[str, str]]:
+def find_wrong_sizes(folder: Path, index: CorpusIndex) -> Iterator[tuple[str, str]]:
     """Yield name and error message of each file that is missing or has the wrong size."""
     for name, file in index.files.items():
         path = folder / name
@@ -150,7 +150,7 @@ def find_wrong_sizes(folder: Path, index: Index) -> Iterator[tuple[str, str]]:
             yield name, f"{path}: the file has {size} bytes instead of {file.size}."
 
 
-def find_damaged_files(folder: Path, index: Index) -> Iterator[str]:
+def find_damaged_files(folder: Path, index: CorpusIndex) -> Iterator[str]:
     """Yield an error message for each missing or changed file.  Reads every file to compute its checksum."""
     size_errors = dict(find_wrong_sizes(folder, index))
     yield from size_errors.values()

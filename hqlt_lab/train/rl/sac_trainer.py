@@ -1,4 +1,6 @@
-"""Soft actor-critic training loop: collect episodes, then update the weights.
+"""Soft actor-critic: an agent with its optimizer, which collects episodes and updates its weights.
+
+The training loop is in `fit_agent`.
 
     iteration   collect some episodes into the replay buffer; then make as many updates as their steps allow
     updates     floor(updates_per_step * steps) in total, once the warm-up is over
@@ -31,11 +33,12 @@ from hqlt_lab.model.config import model_config
 from hqlt_lab.model.initialize import initialize_parameters
 from hqlt_lab.process_settings import TRAINING_ENV, set_env_defaults
 from hqlt_lab.tasks._environment import Environment
-from hqlt_lab.train.gradient_guard import clip_gradients, compute_gradient_norm, raise_if_not_finite
+from hqlt_lab.train.gradient_clipping import clip_gradients, compute_gradient_norm, raise_if_not_finite
 from hqlt_lab.train.lightning_module import seed_generators
 from hqlt_lab.train.optim import build_adamw, lr_factor
-from hqlt_lab.train.run_progress import Metrics
+from hqlt_lab.train.step_conditions import drop_frozen_gradients, zero_waiting_memories
 from hqlt_lab.train.trainer import lightning_accelerator, lightning_precision
+from hqlt_lab.train.trainer_state import Metrics
 
 ACTING_STREAM, UPDATE_STREAM = 0, 1  # independent streams of random numbers
 
@@ -83,6 +86,7 @@ class SacTrainer:
         at_once = self.agent_config.episodes_at_once
         count = min(at_once, warmup_left) if warmup_left > 0 else at_once
         seed_generators(self.agent.device, self.cell.seed, ACTING_STREAM, first)
+        zero_waiting_memories(self.agent, self.cell.train, self.counters.steps)
         vector_env = self.environment.reset("train", self.cell.seed, first, count)
         if warmup_left > 0:
             actor = self.make_random_actor(first, count)
@@ -102,6 +106,7 @@ class SacTrainer:
     def compute_losses(self) -> SacLosses:
         """Return the losses of the next update."""
         seed_generators(self.agent.device, self.cell.seed, UPDATE_STREAM, self.counters.updates)
+        zero_waiting_memories(self.agent, self.cell.train, self.counters.steps)
         batch = self.replay.sample_batch(self.cell.seed, self.counters.updates, self.cell.train.batch_size)
         return sac_losses(self.agent, self.target_critics, batch.to(self.agent.device), self.agent_config)
 
@@ -114,9 +119,10 @@ class SacTrainer:
         *loss_values, norm_value = torch.stack([*losses, norm]).detach().tolist()
         raise_if_not_finite(self.counters.steps, loss_values[0], norm_value, allow_overflow=False)
         clip_gradients(self.agent.parameters(), train.clip, norm)
+        drop_frozen_gradients(self.agent, train, self.counters.steps)
         lr = train.lr * lr_factor(train, self.counters.steps)
         for group in self.optimizer.param_groups:
-            group["lr"] = lr
+            group["lr"] = lr * group.get("lr_scale", 1.0)
         self.optimizer.step()
         soft_update(self.target_critics, self.agent.critics, self.agent_config.target_rate)
         self.counters.updates += 1

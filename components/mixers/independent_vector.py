@@ -1,10 +1,10 @@
-"""Separate: two independent gates per channel, one for each memory.
+"""Independent vector: two independent gates per channel, one for each memory.
 
     y = c * fw + d * kv,   (c, d) = sigmoid(W x), one per channel each
 
 Unlike the gates c and 1 - c of `vector`, c and d need not sum to 1.
 
-    mixer: separate
+    mixer: independent_vector
 """
 
 from torch import Tensor, nn
@@ -13,8 +13,8 @@ from hqlt_lab.components.mixers._base import Mixer, Weight, split_heads
 from hqlt_lab.registry import register
 
 
-@register("mixer", "separate")
-class Separate(Mixer):
+@register("mixer", "independent_vector")
+class IndependentVector(Mixer):
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.heads = heads

@@ -1,4 +1,5 @@
-"""Retrieval tasks with the protocol of the paper where lm-eval differs: generate the value of a key in a long text.
+"""Variants of lm-eval tasks, with the protocol of the paper where lm-eval differs.  Both are retrieval tasks: generate
+the value of a key in a long text.
 
     squad_newline   lm-eval's squad_completion, with the same trimming, but generation stops at a newline or after 48
                     tokens; lm-eval 0.4.13 sends a blank line and 256, which its class does not intend

@@ -3,7 +3,7 @@
     S_t = D_t S_{t-1} + k_t (u_t - l_t)^T        D_t = diag(e^{g_t})        read: S_t^T q_t
     l_t = S_{t-1}^T D_t p_t, or S_{t-1}^T p_t if the lookup is early
 
-`channel_chunk` has the algebra of one chunk.  As in `chunked`, forward and backward are one torch operator each.
+`channel_gate_chunk` has the algebra of one chunk.  As in `chunked`, forward and backward are one torch operator each.
 
 Saved for backward, per token and head: the new values (V numbers per write), the inverse of the triangular system (one
 row of a chunk) and the initial states of the chunks (K V / chunk size).
@@ -18,22 +18,22 @@ from torch import Tensor
 
 from hqlt_lab.ops.autograd_context import OpContext
 from hqlt_lab.ops.gates import Gates, OptionalTensor, broadcast_gate
-from hqlt_lab.ops.scan.channel_chunk import (
+from hqlt_lab.ops.scan.channel_gate_chunk import (
     BlockLayout,
-    ChannelChunk,
-    ChannelChunkBackward,
-    ChannelInputs,
+    ChannelGateChunk,
+    ChannelGateChunkBackward,
+    ChannelGateInputs,
     ChunkDocuments,
-    channel_chunk_forward,
+    channel_gate_chunk_forward,
     pad_steps,
 )
-from hqlt_lab.ops.scan.chunk_boundaries import ChunkLayout
+from hqlt_lab.ops.scan.chunk_layout import ChunkLayout
 from hqlt_lab.ops.scan.scratch_buffers import Buffers
 
 CACHE_ELEMENTS = 2**16  # elements of a working matrix, rows x writes x channels: float64 ones take 0.5 MB
 
 
-def channel_scan(
+def channel_gate_scan(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -48,11 +48,11 @@ def channel_scan(
     lookup, early = gates.lookup_key(k), gates.early_lookup is not None
     inputs = (q, k, gates.written_values(v), lookup, log_keep, state)
     needs_grad = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs)
-    reads, last_state, *_ = channel_scan_op(*inputs, doc_start, hold or 0, chunk_size, early, needs_grad)
+    reads, last_state, *_ = channel_gate_scan_op(*inputs, doc_start, hold or 0, chunk_size, early, needs_grad)
     return reads, last_state
 
 
-class ChannelScanInputs:
+class ChannelGateScanInputs:
     """Inputs of a scan, flattened to R = B * H rows, and cut into chunks."""
 
     def __init__(
@@ -92,7 +92,7 @@ class ChannelScanInputs:
             self.block_layouts[tokens, intra_chunk] = layout.to_device(self.q.device)
         return self.block_layouts[tokens, intra_chunk]
 
-    def make_chunk(self, index: int, rows: slice, buffers: Buffers) -> ChannelChunk:
+    def make_chunk(self, index: int, rows: slice, buffers: Buffers) -> ChannelGateChunk:
         layout, span = self.block_layout(index), self.chunk_layout.chunk_spans[index]
         lookup = None
         if self.lookup is not None:
@@ -102,11 +102,11 @@ class ChannelScanInputs:
             self.pad_writes(x, index, rows, layout.padded_writes).unflatten(1, (layout.num_blocks, -1))
             for x in (self.k, self.log_keep)
         )
-        inputs = ChannelInputs(layout.split_queries(self.q[rows, span.start : span.stop]), k, lookup, log_keep)
+        inputs = ChannelGateInputs(layout.split_queries(self.q[rows, span.start : span.stop]), k, lookup, log_keep)
         documents = None
         if self.doc_start is not None:
             documents = ChunkDocuments(self.doc_start[rows, span.start : span.stop], layout, k.dtype)
-        return ChannelChunk(inputs, layout, documents, buffers)
+        return ChannelGateChunk(inputs, layout, documents, buffers)
 
     def pad_writes(self, x: Tensor, index: int, rows: slice, length: int) -> Tensor:
         """Return the steps of one chunk of x [R, T * n, ..], padded with zeros to `length`."""
@@ -126,8 +126,11 @@ def count_lookup_stride(k: Tensor, lookup: OptionalTensor) -> int:
     return 0 if lookup is None else k.shape[2] // lookup.shape[2]
 
 
-class ChannelScanShapes(NamedTuple):
-    """Shapes of the outputs of `channel_scan_op`; (0,) for those that only the backward pass needs if it is not run."""
+class ChannelGateScanShapes(NamedTuple):
+    """Shapes of the outputs of `channel_gate_scan_op`.
+
+    Those that only the backward pass needs are (0,) if it is not run.
+    """
 
     reads: tuple[int, ...]
     last_state: tuple[int, ...]
@@ -138,12 +141,12 @@ class ChannelScanShapes(NamedTuple):
 
 def output_shapes(
     q: Tensor, k: Tensor, values: Tensor, lookup: OptionalTensor, chunk_layout: ChunkLayout, needs_grad: bool
-) -> ChannelScanShapes:
+) -> ChannelGateScanShapes:
     (batch, heads), rows, value_dim = q.shape[:2], q.shape[0] * q.shape[1], values.shape[3]
     num_chunks, max_writes = chunk_layout.chunk_count_and_width
     saves_solution = needs_grad and lookup is not None
     lookups = 0 if lookup is None else lookup.shape[2]
-    return ChannelScanShapes(
+    return ChannelGateScanShapes(
         (batch, heads, q.shape[2], value_dim),
         (batch, heads, k.shape[3], value_dim),
         (num_chunks + 1, rows, k.shape[3], value_dim) if needs_grad else (0,),
@@ -152,8 +155,8 @@ def output_shapes(
     )
 
 
-@torch.library.custom_op("hqlt::channel_scan", mutates_args=())
-def channel_scan_op(
+@torch.library.custom_op("hqlt::channel_gate_scan", mutates_args=())
+def channel_gate_scan_op(
     q: Tensor,
     k: Tensor,
     values: Tensor,
@@ -171,9 +174,9 @@ def channel_scan_op(
     q [B, H, T, K]; k, log_keep [B, H, L, K] and values [B, H, L, V] with L = T * writes; lookup [B, H, L or T, K].
     """
     chunk_layout = ChunkLayout.from_shapes(q.shape, k.shape, hold, chunk_size)
-    inputs = ChannelScanInputs(q, k, lookup, log_keep, doc_start, chunk_layout, early)
+    inputs = ChannelGateScanInputs(q, k, lookup, log_keep, doc_start, chunk_layout, early)
     shapes = output_shapes(q, k, values, lookup, chunk_layout, needs_grad)
-    outputs = ChannelScanOutputs(*(q.new_empty(shape) for shape in shapes[:1] + shapes[3:]))
+    outputs = ChannelGateScanOutputs(*(q.new_empty(shape) for shape in shapes[:1] + shapes[3:]))
     states = q.new_empty(len(chunk_layout.chunk_spans) + 1, len(inputs.q), k.shape[3], values.shape[3])
     states[0] = 0.0 if state is None else state.flatten(0, 1)
     for rows in inputs.row_groups(values.shape[3]):
@@ -183,7 +186,7 @@ def channel_scan_op(
     return outputs.reads, last_state, saved_states, outputs.new_values, outputs.inverses
 
 
-class ChannelScanOutputs(NamedTuple):
+class ChannelGateScanOutputs(NamedTuple):
     """Outputs that the forward pass fills chunk by chunk."""
 
     reads: Tensor  # [B, H, T, V]
@@ -192,11 +195,11 @@ class ChannelScanOutputs(NamedTuple):
 
 
 def scan_rows_forward(
-    inputs: ChannelScanInputs,
+    inputs: ChannelGateScanInputs,
     rows: slice,
     values: Tensor,
     states: Tensor,
-    outputs: ChannelScanOutputs,
+    outputs: ChannelGateScanOutputs,
     saves_solution: bool,
 ) -> None:
     """Scan some rows chunk by chunk, writing to `states` and `outputs`."""
@@ -205,7 +208,7 @@ def scan_rows_forward(
         chunk = inputs.make_chunk(index, rows, buffers)
         layout = chunk.layout
         chunk_values = inputs.pad_writes(values, index, rows, layout.padded_writes)
-        solved = channel_chunk_forward(chunk, chunk_values, states[index, rows], states[index + 1, rows])
+        solved = channel_gate_chunk_forward(chunk, chunk_values, states[index, rows], states[index + 1, rows])
         if span.intra_chunk:
             reads[rows, span.start : span.stop] = layout.join_queries(solved.reads)
         else:
@@ -221,8 +224,8 @@ def scan_rows_forward(
             inverse[..., num_lookups:] = 0.0  # outputs of an operator must not hold uninitialized memory
 
 
-@torch.library.custom_op("hqlt::channel_scan_backward", mutates_args=())
-def channel_scan_backward_op(
+@torch.library.custom_op("hqlt::channel_gate_scan_backward", mutates_args=())
+def channel_gate_scan_backward_op(
     grad_reads: OptionalTensor,
     grad_last_state: OptionalTensor,
     q: Tensor,
@@ -240,7 +243,7 @@ def channel_scan_backward_op(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Return the gradients of q, k, values, lookup (empty if it is None), log_keep and the initial state."""
     chunk_layout = ChunkLayout.from_shapes(q.shape, k.shape, hold, chunk_size)
-    inputs = ChannelScanInputs(q, k, lookup, log_keep, doc_start, chunk_layout, early)
+    inputs = ChannelGateScanInputs(q, k, lookup, log_keep, doc_start, chunk_layout, early)
     grads = _empty_grads(q, k, values, lookup, log_keep, states)
     if grad_reads is None:
         grad_reads = q.new_zeros(*q.shape[:3], values.shape[3])
@@ -257,7 +260,7 @@ def channel_scan_backward_op(
 def _empty_grads(
     q: Tensor, k: Tensor, values: Tensor, lookup: OptionalTensor, log_keep: Tensor, states: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Allocate the outputs of `channel_scan_backward_op`."""
+    """Allocate the outputs of `channel_gate_scan_backward_op`."""
     grad_q, grad_k, grad_values, grad_log_keep = (q.new_empty(x.shape) for x in (q, k, values, log_keep))
     grad_lookup = q.new_empty(0) if lookup is None else q.new_empty(lookup.shape)
     grad_state = q.new_empty(*q.shape[:2], *states.shape[2:])
@@ -265,7 +268,7 @@ def _empty_grads(
 
 
 def scan_rows_backward(
-    inputs: ChannelScanInputs,
+    inputs: ChannelGateScanInputs,
     rows: slice,
     saved: tuple[Tensor, Tensor],
     states: Tensor,
@@ -287,7 +290,7 @@ def scan_rows_backward(
         layout, chunk_grad_reads = chunk.layout, grad_reads[rows, span.start : span.stop]
         new_values = inputs.pad_writes(written, index, rows, layout.padded_writes)
         inverse = read_inverse(inputs, index, rows, layout, inverses)
-        chunk_backward = ChannelChunkBackward(chunk, new_values, inverse, states[index, rows])
+        chunk_backward = ChannelGateChunkBackward(chunk, new_values, inverse, states[index, rows])
         chunk_grads = chunk_backward.compute_grads(layout.split_queries(chunk_grad_reads), grad_state)
         if span.intra_chunk:
             grad_q[rows, span.start : span.stop] = layout.join_queries(chunk_grads.q)
@@ -306,7 +309,7 @@ def scan_rows_backward(
 
 
 def read_inverse(
-    inputs: ChannelScanInputs, index: int, rows: slice, layout: BlockLayout, inverses: Tensor
+    inputs: ChannelGateScanInputs, index: int, rows: slice, layout: BlockLayout, inverses: Tensor
 ) -> Tensor | None:
     """Return the saved inverse of a chunk, with identity rows for padding."""
     stride = layout.lookup_stride
@@ -320,8 +323,8 @@ def read_inverse(
     return F.pad(inverse, (0, missing, 0, missing)) if missing else inverse
 
 
-@channel_scan_op.register_fake
-def _fake_channel_scan(
+@channel_gate_scan_op.register_fake
+def _fake_channel_gate_scan(
     q: Tensor,
     k: Tensor,
     values: Tensor,
@@ -338,8 +341,8 @@ def _fake_channel_scan(
     return tuple(q.new_empty(shape) for shape in output_shapes(q, k, values, lookup, chunk_layout, needs_grad))
 
 
-@channel_scan_backward_op.register_fake
-def _fake_channel_scan_backward(
+@channel_gate_scan_backward_op.register_fake
+def _fake_channel_gate_scan_backward(
     grad_reads: OptionalTensor,
     grad_last_state: OptionalTensor,
     q: Tensor,
@@ -368,9 +371,9 @@ def setup_context(ctx: OpContext, inputs: tuple[Any, ...], output: tuple[Tensor,
 def backward(
     ctx: OpContext, grad_reads: OptionalTensor, grad_last_state: OptionalTensor, *_: Any
 ) -> tuple[OptionalTensor, ...]:
-    grads = channel_scan_backward_op(grad_reads, grad_last_state, *ctx.saved_tensors, *ctx.constants)
+    grads = channel_gate_scan_backward_op(grad_reads, grad_last_state, *ctx.saved_tensors, *ctx.constants)
     is_needed = zip(grads, ctx.needs_input_grad[:6], strict=True)
     return (*(grad if needed else None for grad, needed in is_needed), *[None] * 5)
 
 
-channel_scan_op.register_autograd(backward, setup_context=setup_context)
+channel_gate_scan_op.register_autograd(backward, setup_context=setup_context)

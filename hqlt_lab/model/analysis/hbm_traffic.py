@@ -1,11 +1,12 @@
-"""Memory traffic: how many numbers each component reads and writes for one token in the forward pass, once each.
+"""Traffic to the device's memory (HBM): numbers that each component reads and writes for one token in a forward pass.
 
     linear map, convolution, norm           its input and its output
     embedding                               the row that is looked up, and its copy
     softmax                                 q, k and v, and its output
     fast weights                            q, k and v of every write, the gates, and their output
     gates of a rule                         x and the gates
-    feature map, positions                  what they change, read and written; 0 if they change nothing
+    feature map, positions                  what they change, read and written; 0 if they change nothing; a row of
+                                            learned positions
     mixer                                   x, the outputs that it reads, its output; 0 if it passes one on unchanged
 
 Element-wise work outside of components (activations, residual sums, the loss) is assumed to be fused with its
@@ -34,14 +35,15 @@ def component_traffic(model: SequenceModel) -> Iterator[tuple[str, int]]:
     if model.embed is not None:
         yield "embedding", 2 * model.config.width
     if model.positions is not None:
-        yield "positions", 2 * model.config.width
+        has_table = any(True for _ in model.positions.parameters())  # whose row is read too
+        yield "positions", (3 if has_table else 2) * model.config.width
     for name, module in model.named_modules():
         if component_of_name(name) in LINEAR_COMPONENTS and (numbers := map_traffic(module)):
             yield component_of_name(name), numbers
         elif isinstance(module, nn.RMSNorm | nn.LayerNorm):
             yield "norms", 2 * model.config.width  # a norm per head moves as much as one per token
     for memory in model.memories:
-        yield from memory_traffic(memory)
+        yield from hybrid_memory_traffic(memory)
 
 
 def map_traffic(module: nn.Module) -> int:
@@ -52,7 +54,7 @@ def map_traffic(module: nn.Module) -> int:
 
 
 @torch.no_grad()
-def memory_traffic(memory: HybridMemory) -> Iterator[tuple[str, int]]:
+def hybrid_memory_traffic(memory: HybridMemory) -> Iterator[tuple[str, int]]:
     """Yield the traffic of the two memories and their mixer, whose outputs all have the width of the stream."""
     x = example_token(memory)
     u, width = example_query(memory, x), x.shape[-1]
@@ -64,8 +66,9 @@ def memory_traffic(memory: HybridMemory) -> Iterator[tuple[str, int]]:
     if memory.update_rule is not None:
         writes, gates = memory.writes, count_gate_numbers(memory.update_rule.gates(x))
         yield "update_rule", width + gates
-        yield "feature_map", 2 * (1 + writes) * width
-        yield "fast_weights", (2 + 2 * writes) * width + gates
+        features = memory.heads * memory.features
+        yield "feature_map", (1 + writes) * (width + features)
+        yield "fast_weights", (1 + writes) * (features + width) + gates
 
 
 def count_gate_numbers(gates: GateTuple) -> int:

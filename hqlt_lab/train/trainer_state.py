@@ -1,4 +1,4 @@
-"""Progress of a run: what a checkpoint holds besides weights and optimizer state, and how metrics are compared."""
+"""State of a run that a checkpoint holds besides weights and optimizer state, and how metrics are compared."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,14 +12,14 @@ MetricsCallback = Callable[[int, Metrics], None]  # called with (step, metrics)
 
 
 @dataclass
-class Progress:
+class TrainerState:
     """State of a run.  Only plain values, so that checkpoints can be loaded with weights_only=True."""
 
     last: Metrics = field(default_factory=dict)  # metrics of the last validation
     best: Metrics = field(default_factory=dict)  # metrics of the validation that was best by measure.select
     finished: bool = False  # training is complete; only the test is left
     seconds: float = 0.0  # total
-    learning: float = 0.0  # seconds in training steps, without validation and saving
+    training_seconds: float = 0.0  # without validation and saving
     notes: list[str] = field(default_factory=list)  # sentences for the message of the outcome
     warnings: list[str] = field(default_factory=list)  # analyses of the model that failed, one sentence each
 
@@ -32,18 +32,26 @@ class Progress:
         return True
 
 
-class LapTimer:
-    """Adds elapsed time to the progress of a run."""
+class TrainingTimer:
+    """Adds elapsed time to the state of a run: time in training steps, or other time."""
 
-    def __init__(self, progress: Progress) -> None:
-        self.progress, self.lap_start = progress, perf_counter()
+    def __init__(self, trainer_state: TrainerState) -> None:
+        self.trainer_state, self.last_reading = trainer_state, perf_counter()
 
-    def end_lap(self, learning: bool) -> float:
-        """Add the seconds since the last lap to the progress, as training or other time, and return them."""
+    def add_training_time(self) -> float:
+        """Count the seconds since the previous call of either method as time in training steps, and return them."""
+        elapsed = self._add_elapsed()
+        self.trainer_state.training_seconds += elapsed
+        return elapsed
+
+    def add_other_time(self) -> None:
+        """Count the seconds since the previous call of either method as time outside of training steps."""
+        self._add_elapsed()
+
+    def _add_elapsed(self) -> float:
         now = perf_counter()
-        elapsed, self.lap_start = now - self.lap_start, now
-        self.progress.seconds += elapsed
-        self.progress.learning += elapsed if learning else 0
+        elapsed, self.last_reading = now - self.last_reading, now
+        self.trainer_state.seconds += elapsed
         return elapsed
 
 
@@ -72,15 +80,15 @@ def is_solved(metrics: Metrics, cell: Cell) -> bool:
     return goal is not None and not is_better(goal, selection_value(metrics, cell), cell)
 
 
-def record_validation(progress: Progress, cell: Cell, step: int, metrics: Metrics) -> bool:
-    """Update the progress with the metrics of a validation; the run is finished if it is solved or at its last step.
+def record_validation(trainer_state: TrainerState, cell: Cell, step: int, metrics: Metrics) -> bool:
+    """Update the state with the metrics of a validation; the run is finished if it is solved or at its last step.
 
     Return whether the present weights have to be saved as the best ones.
     """
-    improved = progress.update_best(metrics, cell)
+    improved = trainer_state.update_best(metrics, cell)
     if is_solved(metrics, cell):
         value, goal = selection_value(metrics, cell), cell.train.stop_at
-        progress.notes.append(f"solved at step {step}: {cell.measure.select} is {value:.4g} (stop_at {goal:.4g}).")
-        progress.finished = True
-    progress.finished |= step >= cell.train.steps
+        trainer_state.notes.append(f"solved at step {step}: {cell.measure.select} is {value:.4g} (stop_at {goal:.4g}).")
+        trainer_state.finished = True
+    trainer_state.finished |= step >= cell.train.steps
     return improved and (cell.train.keep == "best" or cell.train.report == "best_valid")

@@ -1,6 +1,6 @@
 """Entry point of the process that trains one cell on several devices.
 
-    python -m hqlt_lab.train.distributed.main FOLDER/cell.json [--stop-with-stdin]
+    python -m hqlt_lab.train.distributed.rank_main FOLDER/cell.json [--stop-with-stdin]
 
 Lightning starts this command once per device; on several nodes srun does.  Rank 0 writes metrics and how the run ended
 to standard output as JSON lines; all other output goes to standard error.  With --stop-with-stdin the run saves and
@@ -36,7 +36,7 @@ from hqlt_lab.train.distributed.launch import (
 from hqlt_lab.train.interrupt import RunInterrupted
 
 # run as __main__, so __name__ is not below the package's logger
-logger = logging.getLogger("hqlt_lab.train.distributed.main")
+logger = logging.getLogger("hqlt_lab.train.distributed.rank_main")
 
 PEER_FAILURE_DELAY = 3.0  # grace period in seconds, so that rank 0, which reports errors, can fail first
 
