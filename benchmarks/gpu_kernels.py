@@ -6,7 +6,7 @@ values have the precision of the run.
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -19,11 +19,31 @@ from hqlt_lab.ops.gates import Gates
 from hqlt_lab.ops.memory_schedule import Schedule
 from hqlt_lab.ops.precision import at_least_float32
 
-KernelFunction = Callable[..., Tensor]  # q, k, v, beta, log_keep -> output
-RULES: dict[str, Callable[[Tensor, Tensor], Gates]] = {
-    "delta": lambda beta, log_keep: Gates(erase=beta, write=beta),
-    "gated_delta": lambda beta, log_keep: Gates(log_keep, beta, beta),
-    "linear_attention": lambda beta, log_keep: Gates(),
+
+class KernelTensors(NamedTuple):
+    """Inputs of the timed kernels [B, H, T, ...], each with a gradient; a kernel uses some of them."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    lookup: Tensor  # a lookup key other than k
+    beta: Tensor  # [B, H, T]
+    log_keep: Tensor  # [B, H, T]
+    channel_log_keep: Tensor
+    channel_erase: Tensor
+    channel_write: Tensor
+
+
+KernelFunction = Callable[[KernelTensors], Tensor]
+RULES: dict[str, Callable[[KernelTensors], Gates]] = {
+    "delta": lambda x: Gates(erase=x.beta, write=x.beta),
+    "gated_delta": lambda x: Gates(x.log_keep, x.beta, x.beta),
+    "linear_attention": lambda x: Gates(),
+    "gla": lambda x: Gates(x.channel_log_keep),
+    "kda": lambda x: Gates(x.channel_log_keep, x.beta, x.beta),
+    "gdn2": lambda x: Gates(x.channel_log_keep, x.channel_erase, x.channel_write),
+    "comba": lambda x: Gates(x.log_keep, x.beta, x.beta, early_lookup=x.lookup),
+    "dplr": lambda x: Gates(x.channel_log_keep, early_lookup=x.lookup),  # one step of rwkv7
 }
 SCHEDULES = {"window 64": Schedule(window=64), "blocks of 64": Schedule(block=64), "everything": Schedule()}
 
@@ -57,7 +77,7 @@ def prepare_kernel(
 
     def run() -> Tensor:
         with torch.autocast(machine.device, machine.dtype):
-            output = kernel(*inputs)
+            output = kernel(inputs)
         torch.autograd.grad(output, inputs, torch.ones_like(output), allow_unused=True)
         return output.detach().float().square().mean()
 
@@ -67,52 +87,94 @@ def prepare_kernel(
 
 def random_inputs(
     rows: int, heads: int, tokens: int, channels: int, machine: Machine, cast_keys: Callable[[Tensor], Tensor]
-) -> list[Tensor]:
-    """Return random q, k, v, beta and log_keep; the heads of a token are adjacent in memory, as after a projection."""
+) -> KernelTensors:
+    """Return random inputs; the heads of a token are adjacent in memory, as after a projection."""
     torch.manual_seed(0)
     options: dict[str, Any] = {"device": machine.device, "dtype": machine.dtype}
-    q, k, v = (torch.randn(rows, tokens, heads, channels, **options).transpose(1, 2) for _ in range(3))
-    beta = torch.rand(rows, tokens, heads, **options).mT
-    log_keep = -0.1 * torch.rand(rows, tokens, heads, device=machine.device).mT
-    inputs = (cast_keys(F.normalize(q, dim=-1)), cast_keys(F.normalize(k, dim=-1)), v, beta, log_keep)
-    return [x.detach().requires_grad_() for x in inputs]
+    shape = (rows, tokens, heads, channels)
+    q, k, v, lookup = (torch.randn(shape, **options).transpose(1, 2) for _ in range(4))
+    q, k, lookup = (cast_keys(F.normalize(x, dim=-1)) for x in (q, k, lookup))
+    beta = torch.rand(shape[:3], **options).mT
+    log_keep = -0.1 * torch.rand(shape[:3], device=machine.device).mT
+    channel_log_keep = -0.1 * torch.rand(shape, device=machine.device).transpose(1, 2)
+    channel_erase, channel_write = (torch.rand(shape, **options).transpose(1, 2) for _ in range(2))
+    inputs = (q, k, v, lookup, beta, log_keep, channel_log_keep, channel_erase, channel_write)
+    return KernelTensors(*(x.detach().requires_grad_() for x in inputs))
 
 
 def scan_kernel(rule: str, backend: str) -> KernelFunction:
-    def run_scan(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, log_keep: Tensor) -> Tensor:
-        return linear_scan(q, k, v, RULES[rule](beta, log_keep), backend=backend)[0]
-
-    return run_scan
+    return lambda x: linear_scan(x.q, x.k, x.v, RULES[rule](x), backend=backend)[0]
 
 
 def attention_kernel(schedule_name: str, backend: str) -> KernelFunction:
-    def run_attention(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, log_keep: Tensor) -> Tensor:
-        return attend(q, k, v, SCHEDULES[schedule_name], backend=backend)
-
-    return run_attention
+    return lambda x: attend(x.q, x.k, x.v, SCHEDULES[schedule_name], backend=backend)
 
 
-def fla_delta(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, log_keep: Tensor) -> Tensor:
+def fla_delta(x: KernelTensors) -> Tensor:
     from fla.ops.delta_rule import chunk_delta_rule
 
-    return chunk_delta_rule(*to_time_major(q, k, v), beta=beta.mT, scale=1.0)[0]
+    return chunk_delta_rule(**to_time_major(q=x.q, k=x.k, v=x.v), beta=x.beta.mT, scale=1.0)[0]
 
 
-def fla_gated_delta(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, log_keep: Tensor) -> Tensor:
+def fla_gated_delta(x: KernelTensors) -> Tensor:
     from fla.ops.gated_delta_rule import chunk_gated_delta_rule
 
-    return chunk_gated_delta_rule(*to_time_major(q, k, v), g=log_keep.mT, beta=beta.mT, scale=1.0)[0]
+    tensors = to_time_major(q=x.q, k=x.k, v=x.v)
+    return chunk_gated_delta_rule(**tensors, g=x.log_keep.mT, beta=x.beta.mT, scale=1.0)[0]
 
 
-def fla_linear_attention(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, log_keep: Tensor) -> Tensor:
+def fla_linear_attention(x: KernelTensors) -> Tensor:
     from fla.ops.linear_attn import chunk_linear_attn
 
-    return chunk_linear_attn(*to_time_major(q, k, v), scale=1.0, normalize=False)[0]
+    return chunk_linear_attn(**to_time_major(q=x.q, k=x.k, v=x.v), scale=1.0, normalize=False)[0]
 
 
-def to_time_major(*tensors: Tensor) -> tuple[Tensor, ...]:
+def fla_gla(x: KernelTensors) -> Tensor:
+    from fla.ops.gla import chunk_gla
+
+    return chunk_gla(**to_time_major(q=x.q, k=x.k, v=x.v, g=x.channel_log_keep), scale=1.0)[0]
+
+
+def fla_kda(x: KernelTensors) -> Tensor:
+    from fla.ops.kda import chunk_kda
+
+    tensors = to_time_major(q=x.q, k=x.k, v=x.v, g=x.channel_log_keep)
+    return chunk_kda(**tensors, beta=x.beta.mT, scale=1.0)[0]
+
+
+def fla_gdn2(x: KernelTensors) -> Tensor:
+    from fla.ops.gdn2 import chunk_gdn2
+
+    tensors = to_time_major(q=x.q, k=x.k, v=x.v, g=x.channel_log_keep, b=x.channel_erase, w=x.channel_write)
+    return chunk_gdn2(**tensors, scale=1.0)[0]
+
+
+def fla_comba(x: KernelTensors) -> Tensor:
+    from fla.ops.comba import chunk_comba
+
+    tensors = to_time_major(q=x.q, k=x.k, v=x.v, p=x.lookup)
+    return chunk_comba(**tensors, g=x.log_keep.mT, beta=x.beta.mT, scale=1.0)[0]
+
+
+def fla_dplr(x: KernelTensors) -> Tensor:
+    from fla.ops.generalized_delta_rule import chunk_dplr_delta_rule
+
+    tensors = to_time_major(q=x.q, k=x.k, v=x.v, a=x.lookup, b=-x.k, gk=x.channel_log_keep)
+    return chunk_dplr_delta_rule(**tensors, scale=1.0)[0]
+
+
+def to_time_major(**tensors: Tensor) -> dict[str, Tensor]:
     """Transpose [B, H, T, D] to [B, T, H, D], the layout of fla and of the memory."""
-    return tuple(x.transpose(1, 2) for x in tensors)
+    return {name: x.transpose(1, 2) for name, x in tensors.items()}
 
 
-FLA_KERNELS = {"delta": fla_delta, "gated_delta": fla_gated_delta, "linear_attention": fla_linear_attention}
+FLA_KERNELS: dict[str, KernelFunction] = {
+    "delta": fla_delta,
+    "gated_delta": fla_gated_delta,
+    "linear_attention": fla_linear_attention,
+    "gla": fla_gla,
+    "kda": fla_kda,
+    "gdn2": fla_gdn2,
+    "comba": fla_comba,
+    "dplr": fla_dplr,
+}

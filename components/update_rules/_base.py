@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from hqlt_lab.errors import ConfigError
-from hqlt_lab.ops.dispatch import SCAN_BACKENDS, BackendChoice, OpSpec, kernel_limitation, linear_scan, select_backend
+from hqlt_lab.ops.dispatch import SCAN_BACKENDS, BackendChoice, OpSpec, linear_scan, scan_limitation, select_backend
 from hqlt_lab.ops.flops import (
     Flops,
     channel_gate_scan_flops,
@@ -136,7 +136,7 @@ class LinearInputs(NamedTuple):
 
     q: Tensor  # [B, H, T, K]
     k: Tensor  # [B, H, T * n, K], with n writes per token
-    v: Tensor  # [B, H, T * n, V]
+    v: Tensor  # [B, H, T * n, V], or [B, H, T, V] if all but the last write of each token have the value 0
     gates: Gates  # of [B, H, T * n, ...]
 
 
@@ -202,8 +202,9 @@ class LinearRule(UpdateRule):
         return self.scan_inputs(*(like.new_zeros(*like.shape[:2], *size) for size in sizes), gates)
 
     def backend_choice(self, gates: Any, spec: OpSpec) -> BackendChoice:
-        limitation = kernel_limitation(self.example_scan_inputs(gates, spec.key_dim, spec.value_dim).gates)
-        return select_backend(SCAN_BACKENDS, self.backend, spec._replace(limitation=limitation))
+        has_lookup = self.example_scan_inputs(gates, spec.key_dim, spec.value_dim).gates.has_lookup
+        spec = spec._replace(limitation=scan_limitation(), has_lookup=has_lookup)
+        return select_backend(SCAN_BACKENDS, self.backend, spec)
 
     def count_flops(
         self, q: Tensor, k: Tensor, v: Tensor, gates: Any, state: Tensor | None, context: ScanContext
@@ -246,6 +247,8 @@ def find_linear_input_error(inputs: LinearInputs) -> str:
     q, k, v, gates = inputs
     if error := find_gates_error(gates):
         return error
+    if v.shape[:2] != k.shape[:2] or v.shape[2] not in (k.shape[2], q.shape[2]):
+        return f"v is {list(v.shape)}, but the keys are {list(k.shape)}."
     channels = {"log_keep": k, "erase": k, "write": v, "lookup": k, "early_lookup": k}
     for name, gate in zip(Gates._fields, gates, strict=True):
         like, is_key = channels[name], name in ("lookup", "early_lookup")

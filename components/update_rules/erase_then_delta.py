@@ -70,7 +70,6 @@ class EraseThenDelta(LinearRule):
 
     def scan_inputs(self, q: Tensor, k: Tensor, v: Tensor, gates: EraseThenDeltaGates) -> LinearInputs:
         keys = torch.stack([gates.erase_key.to(k.dtype), k], 3).flatten(2, 3)  # [B, H, 2 T, K]
-        values = torch.stack([torch.zeros_like(v), v], 3).flatten(2, 3)
         log_keep = torch.stack([gates.log_keep, torch.zeros_like(gates.log_keep)], 3).flatten(2, 3)
         strength = torch.stack([gates.erase, gates.write], 3).flatten(2, 3)  # [B, H, 2 T]
-        return LinearInputs(q, keys, values, Gates(log_keep=log_keep, erase=strength, write=strength))
+        return LinearInputs(q, keys, v, Gates(log_keep=log_keep, erase=strength, write=strength))

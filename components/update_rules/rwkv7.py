@@ -90,6 +90,5 @@ class Rwkv7(LinearRule):
         lookup = F.normalize(k * scale[:, None], dim=-1)
         written_key = k * (1 + (removal - 1) * mix[:, None])
         keys = torch.stack([removal * lookup, written_key], 3).flatten(2, 3)  # [B, H, 2 T, K]
-        values = torch.stack([torch.zeros_like(v), v], 3).flatten(2, 3)
         log_keep = torch.stack([gates.log_keep, torch.zeros_like(gates.log_keep)], 3).flatten(2, 3)
-        return LinearInputs(q, keys, values, Gates(log_keep=log_keep, early_lookup=lookup))
+        return LinearInputs(q, keys, v, Gates(log_keep=log_keep, early_lookup=lookup))

@@ -46,7 +46,8 @@ class OpSpec(NamedTuple):
     is_masked: bool = False  # softmax: whether the mask hides more than the future
     has_past_keys: bool = False  # softmax: whether there are keys from before the first query
     needs_grad: bool = True
-    limitation: str = ""  # what only a general implementation supports, such as "its erase and write differ"
+    limitation: str = ""  # what only a general implementation supports, such as "forward-mode differentiation is used"
+    has_lookup: bool = True  # scan: whether the rule looks up what the memory holds
 
 
 ReasonFunction = Callable[[OpSpec], str]  # returns a clause, or an empty string if there is no objection
@@ -160,7 +161,9 @@ def fla_unsupported_reason(spec: OpSpec) -> str:
         return NEEDS_GPU
     if spec.dtype not in (*HALF_PRECISION_DTYPES, torch.float32):
         return f"it does not support {dtype_name(spec.dtype)}"
-    return f"it supports keys of at most 256 channels, not {spec.key_dim}" if spec.key_dim > 256 else ""
+    if spec.has_lookup and spec.key_dim > 256:
+        return f"its kernels look up keys of at most 256 channels, not {spec.key_dim}"
+    return ""
 
 
 def fla_discouraged_reason(spec: OpSpec) -> str:
@@ -257,7 +260,8 @@ def linear_scan(
         k.shape[3],
         v.shape[3],
         context.doc_start is not None,
-        limitation=kernel_limitation(gates),
+        limitation=scan_limitation(),
+        has_lookup=gates.has_lookup,
     )
     match warn_if_slow("fast weights", select_backend(SCAN_BACKENDS, backend, spec)).name:
         case "fla":
@@ -270,10 +274,6 @@ def linear_scan(
             return chunked_scan(q, k, v, gates, state, context)
 
 
-def kernel_limitation(gates: Gates) -> str:
-    """Return why the specialized kernels cannot run a rule with these gates, or an empty string if they can."""
-    if not gates.has_scalar_form:
-        return "it needs gates without channels, and lookups under the written key"
-    if gates.erase is not None and gates.write is not gates.erase:
-        return "it needs equal erase and write gates, which this rule does not have"
+def scan_limitation() -> str:
+    """Return why only the step-by-step scan can be used, or an empty string."""
     return "forward-mode differentiation is used" if is_forward_mode_ad() else ""

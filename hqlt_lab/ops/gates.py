@@ -43,17 +43,26 @@ class Gates(NamedTuple):
     def has_scalar_form(self) -> bool:
         """Whether every gate is one number per head and write, and the lookup key is the key itself."""
         has_channels = any(gate is not None and gate.dim() == 4 for gate in self[:3])
-        return not has_channels and self.lookup is None and self.early_lookup is None
+        return not has_channels and self.own_lookup is None
+
+    @property
+    def own_lookup(self) -> Tensor | None:
+        """The lookup key other than k, without epsilon."""
+        return self.lookup if self.early_lookup is None else self.early_lookup
+
+    @property
+    def has_lookup(self) -> bool:
+        """Whether a step looks up what the memory holds."""
+        return self.erase is not None or self.own_lookup is not None
 
     def lookup_key(self, k: Tensor) -> Tensor | None:
         """Return p = epsilon times the key that is looked up, or None if nothing is looked up.
 
         k and the result are [B, H, L, K]; for the gates of a single step, [B, H, K].
         """
-        key = self.lookup if self.early_lookup is None else self.early_lookup
-        if key is None and self.erase is None:
+        if not self.has_lookup:
             return None
-        key = k if key is None else key
+        key = k if self.own_lookup is None else self.own_lookup
         return key if self.erase is None else key * broadcast_gate(self.erase, key)
 
     def written_values(self, v: Tensor) -> Tensor:
@@ -78,6 +87,15 @@ def fill_first_lookups(gates: Gates, tokens: int, writes: int) -> Gates:
         return F.pad(gate[:, :, :, None], (0, 0, 0, writes - 1)).flatten(2, 3)
 
     return gates._replace(lookup=fill(gates.lookup), early_lookup=fill(gates.early_lookup))
+
+
+def fill_last_values(v: Tensor, k: Tensor) -> Tensor:
+    """Return values [B, H, L, V] for all writes, if v has those of the last write of each token only [B, H, T, V].
+
+    The values of the other writes are 0, so they only erase.
+    """
+    writes = k.shape[2] // v.shape[2]
+    return v if writes == 1 else F.pad(v[:, :, :, None], (0, 0, writes - 1, 0)).flatten(2, 3)
 
 
 class ScanContext(NamedTuple):

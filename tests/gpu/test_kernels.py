@@ -4,11 +4,13 @@ import warnings
 
 import pytest
 import torch
+import torch.nn.functional as F
 
-from hqlt_lab.check.backend_comparison import compare_backend
+from hqlt_lab.check.backend_comparison import compare_backend, relative_error
 from hqlt_lab.model.config import OpsConfig
 from hqlt_lab.model.sequence_model import build_model
-from hqlt_lab.ops.dispatch import ATTENTION_BACKENDS, REFERENCE_BACKENDS, SCAN_BACKENDS, is_installed
+from hqlt_lab.ops.dispatch import ATTENTION_BACKENDS, REFERENCE_BACKENDS, SCAN_BACKENDS, is_installed, linear_scan
+from hqlt_lab.ops.gates import Gates, distinct_gates, map_gates
 from hqlt_lab.rundir.diagnostics import read_backends, read_determinism_check
 from hqlt_lab.train.fit import fit
 from tests.train.conftest import tiny_cell
@@ -27,6 +29,42 @@ def test_every_backend_equals_the_reference(backend):
     results = list(compare_backend(backend, "cuda"))
     assert not [result for result in results if result.outcome == "failed"]
     assert [result for result in results if result.outcome == "passed"]
+
+
+@pytest.mark.parametrize("channels", [8, 24, 64, 256])
+def test_every_kernel_of_fla_agrees_with_the_reference_in_bfloat16(channels):
+    """Gradients of decays included, which Triton's interpreter computes incorrectly in bfloat16."""
+    if not is_installed("fla"):
+        pytest.skip("fla is not installed")
+    generator = torch.Generator().manual_seed(0)
+
+    def normal(*shape):
+        return torch.randn(2, 2, 130, *shape, generator=generator)
+
+    q, k, p = (F.normalize(normal(channels), dim=-1).bfloat16() for _ in range(3))
+    v, beta, erase = normal(channels).bfloat16(), normal().sigmoid(), normal(channels).sigmoid()
+    scalar, log_keep = -0.1 * normal().exp(), -0.1 * normal(channels).exp()
+    for gates in (
+        Gates(scalar),
+        Gates(log_keep),
+        Gates(None, beta, beta),
+        Gates(scalar, beta, beta),
+        Gates(log_keep, beta, beta),
+        Gates(log_keep, erase, beta),
+        Gates(scalar, beta, beta, early_lookup=p.float()),
+        Gates(log_keep, beta, early_lookup=p.float()),
+        Gates(log_keep, beta, lookup=p.float()),
+    ):
+        results = []
+        for backend, dtype in (("recurrent", torch.float64), ("fla", torch.bfloat16)):
+            inputs = [x.to("cuda", dtype).requires_grad_() for x in (q, k, v)]
+            gate_dtype = torch.promote_types(dtype, torch.float32)
+            leaf_gates = map_gates(lambda x, dtype=gate_dtype: x.to("cuda", dtype).requires_grad_(), gates)
+            reads, state = linear_scan(*inputs, leaf_gates, backend=backend)
+            leaves = [*inputs, *distinct_gates(leaf_gates)]
+            results.append([reads, state, *torch.autograd.grad(reads.square().sum() + state.square().sum(), leaves)])
+        for expected, actual in zip(*results, strict=True):
+            assert relative_error(actual, expected) < 0.05
 
 
 def test_memory_is_float32_under_bfloat16_autocast_and_does_not_grow():

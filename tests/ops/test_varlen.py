@@ -4,9 +4,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from hqlt_lab.ops.gates import Gates, ScanContext
+from hqlt_lab.ops.gates import Gates, ScanContext, named_gates
+from hqlt_lab.ops.scan.chunked import neutralize_invalid_steps
 from hqlt_lab.ops.scan.external_kernel_inputs import make_varlen_sequences, unroll_steps
-from hqlt_lab.ops.scan.fla_scan import round_inputs
+from hqlt_lab.ops.scan.fla_kernels import make_kernel_inputs
 from hqlt_lab.ops.scan.recurrent import recurrent_scan
 
 
@@ -26,9 +27,13 @@ def test_plain_scan_of_the_unrolled_steps_equals_the_reference(tokens, hold, wri
     inputs, state = make_inputs(tokens, writes), torch.randn(2, 3, 4, 5, dtype=torch.float64)
     valid_mask, starts = torch.rand(2, tokens) < 0.8, torch.rand(2, tokens) < 0.3
     context = ScanContext(hold, valid_mask, starts & (torch.arange(tokens) % (hold or 1) == 0))
-    steps = unroll_steps(*inputs, context)
-    assert steps.gates.erase is steps.gates.write
-    step_reads, last = recurrent_scan(*steps[:4], state, ScanContext(doc_start=steps.doc_start))
+    q, *writes = inputs
+    k, v, gates = neutralize_invalid_steps(*writes, valid_mask)
+    steps = unroll_steps(q, {"k": k, "v": v, **named_gates(gates)}, context)
+    k, v, log_keep, erase, write = steps.step_arguments.values()
+    step_reads, last = recurrent_scan(
+        steps.q, k, v, Gates(log_keep, erase, write), state, ScanContext(doc_start=steps.doc_start)
+    )
     expected, expected_last = recurrent_scan(*inputs, state, context)
     torch.testing.assert_close(steps.select_token_reads(step_reads), expected, rtol=0, atol=1e-14)
     torch.testing.assert_close(last, expected_last, rtol=0, atol=1e-14)
@@ -63,8 +68,10 @@ def test_memory_with_rounded_keys_does_not_grow():
         _, last = recurrent_scan(k, k, v, gates, state)
         return last.square().sum((-1, -2)).sqrt()
 
-    _, rounded_k, _, gates = round_inputs(q, k, v.bfloat16(), Gates(erase=beta, write=beta))
-    assert rounded_k.dtype == torch.bfloat16 and gates.erase is gates.write
+    inputs = make_kernel_inputs(q, k, v.bfloat16(), Gates(erase=beta, write=beta))
+    rounded_k, corrected = inputs.step_arguments["k"], inputs.step_arguments["beta"]
+    assert rounded_k.dtype == torch.bfloat16
+    gates = Gates(erase=corrected, write=corrected)
     torch.testing.assert_close(final_norm(rounded_k.float(), gates), torch.ones(1, 8), atol=1e-2, rtol=0)
     # without the correction, some keys are too long and the memory grows along them
     assert final_norm(rounded_k.float(), Gates(erase=beta, write=beta)).max() > 1.5

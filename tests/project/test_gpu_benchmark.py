@@ -61,7 +61,7 @@ def test_models_are_measured_in_complete_training_steps(tmp_path):
 def test_functions_of_fla_agree_with_our_scan(tmp_path):
     pytest.importorskip("fla")
     rows = run_and_read_rows(tmp_path / "rows.json", "--kernels-only", "--only", "scan")
-    for rule in ("delta", "gated_delta", "linear_attention"):
+    for rule in ("delta", "gated_delta", "linear_attention", "gla", "kda", "gdn2", "comba", "dplr"):
         fla_row, torch_row = rows[f"{rule} scan, fla's own function"], rows[f"{rule} scan by torch"]
         assert fla_row["answer"] == pytest.approx(torch_row["answer"], rel=0.01)
 

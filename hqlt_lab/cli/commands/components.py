@@ -279,11 +279,11 @@ def backend_table(cells: Iterable["BackendComparison"]) -> Table:
     )
     rows: dict[tuple[str, str, str], dict[str, Text]] = {}
     for cell in cells:
-        style = {"passed": "green", "failed": "bold red", "unavailable": "dim"}[cell.outcome]
+        style = {"passed": "green", "failed": "bold red", "unavailable": "dim", "reported": "yellow"}[cell.outcome]
         row = rows.setdefault((cell.backend, cell.precision, cell.rule or "softmax"), {})
         row[cell.timing] = Text(format_deviation(cell), style=style)
     for names, row in rows.items():
-        table.add_row(*names, *(row[timing] for timing in timings))
+        table.add_row(*names, *(row.get(timing, "") for timing in timings))
     return table
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from hqlt_lab.ops.autograd_context import OpContext
-from hqlt_lab.ops.gates import DEFAULT_CONTEXT, Gates, OptionalTensor, ScanContext, map_gates
+from hqlt_lab.ops.gates import DEFAULT_CONTEXT, Gates, OptionalTensor, ScanContext, fill_last_values, map_gates
 from hqlt_lab.ops.precision import at_least_float32, disable_autocast, is_forward_mode_ad
 from hqlt_lab.ops.scan.channel_gate_scan import channel_gate_scan
 from hqlt_lab.ops.scan.chunk_layout import ChunkLayout
@@ -55,7 +55,7 @@ def chunked_scan(
         return recurrent_scan(q, k, v, gates, state, context)
     with disable_autocast(q):
         dtype, tied_gates = q.dtype, gates.write is gates.erase
-        q, k, v = at_least_float32(q), at_least_float32(k), at_least_float32(v)
+        q, k, v = at_least_float32(q), at_least_float32(k), at_least_float32(fill_last_values(v, k))
         gates = map_gates(at_least_float32, gates)
         k, v, gates = neutralize_invalid_steps(k, v, gates, context.valid_mask)
         doc_start = None if context.doc_start is None else context.doc_start.expand(len(q), -1)
@@ -76,7 +76,7 @@ def neutralize_invalid_steps(
         return k, v, gates
 
     def zero_invalid(x: Tensor) -> Tensor:
-        per_token = x.shape[2] // valid_mask.shape[1]  # 1 for the lookup keys of first writes
+        per_token = x.shape[2] // valid_mask.shape[1]  # 1 for first lookup keys and last values
         invalid = ~valid_mask.repeat_interleave(per_token, 1)[:, None]  # [B, 1, T * per_token]
         return x.masked_fill(invalid if x.dim() == 3 else invalid[..., None], 0.0)
 

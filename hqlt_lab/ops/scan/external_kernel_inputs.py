@@ -2,7 +2,7 @@
 
     several writes    a token becomes as many steps, and reads at the last of them
     hold              the reads of a hold block come first, as steps that write nothing, then its writes
-    valid_mask        an invalid step gets a zero key and no decay
+    valid_mask        an invalid step gets a zero key and no decay (`neutralize_invalid_steps`)
     doc_start         each document becomes a sequence (`make_varlen_sequences`)
 
 A step with a zero key neither erases nor writes, whatever its gates are, and a zero query reads 0.  A block of `hold`
@@ -15,17 +15,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hqlt_lab.ops.gates import Gates, ScanContext, map_gates
-from hqlt_lab.ops.scan.chunked import neutralize_invalid_steps
+from hqlt_lab.ops.gates import ScanContext, broadcast_gate
 
 
 class UnrolledSteps(NamedTuple):
     """L steps with one write and one read each, and what is needed to find the reads of the tokens among them."""
 
     q: Tensor  # [B, H, L, K]
-    k: Tensor
-    v: Tensor
-    gates: Gates  # of [B, H, L]
+    step_arguments: dict[str, Tensor]  # [B, H, L, ...]
     doc_start: Tensor | None  # [B, L]
     tokens: int
     hold: int | None
@@ -39,28 +36,31 @@ class UnrolledSteps(NamedTuple):
         return hold_blocks[:, :, :, : self.hold].flatten(2, 3)[:, :, : self.tokens]
 
 
-def unroll_steps(q: Tensor, k: Tensor, v: Tensor, gates: Gates, context: ScanContext) -> UnrolledSteps:
+def unroll_steps(q: Tensor, step_arguments: dict[str, Tensor], context: ScanContext) -> UnrolledSteps:
     """Unroll a scan into steps with one write and one read each.
 
-    q [B, H, T, K]; k, v and gates [B, H, T * writes, ..].
+    q [B, H, T, K]; keys, values and gates [B, H, T * writes, ...], of which 0 changes nothing.  Steps that `context`
+    declares invalid must be 0 already.
     """
-    (hold, valid_mask, doc_start), tokens, writes = context, q.shape[2], k.shape[2] // q.shape[2]
-    k, v, gates = neutralize_invalid_steps(k, v, gates, valid_mask)
+    (hold, _, doc_start), tokens = context, q.shape[2]
+    writes = step_arguments["k"].shape[2] // tokens
     doc_start = None if doc_start is None else doc_start.expand(len(q), -1)
     if hold is None:
         if writes > 1:
             q = F.pad(q[:, :, :, None], (0, 0, writes - 1, 0)).flatten(2, 3)
             doc_start = None if doc_start is None else F.pad(doc_start[:, :, None], (0, writes - 1)).flatten(1)
-        return UnrolledSteps(q, k, v, gates, doc_start, tokens, None, writes)
+        return UnrolledSteps(q, step_arguments, doc_start, tokens, None, writes)
     num_missing = -tokens % hold
     q = pad_hold_blocks(q, num_missing, hold, 0, hold * writes)
-    k, v = (pad_hold_blocks(x, num_missing * writes, hold * writes, hold, 0) for x in (k, v))
-    gates = map_gates(
-        lambda gate: pad_hold_blocks(gate[..., None], num_missing * writes, hold * writes, hold, 0)[..., 0], gates
-    )
+
+    def pad_writes(x: Tensor) -> Tensor:
+        padded = pad_hold_blocks(broadcast_gate(x, q), num_missing * writes, hold * writes, hold, 0)
+        return padded if x.dim() == 4 else padded[..., 0]
+
+    step_arguments = {name: pad_writes(x) for name, x in step_arguments.items()}
     if doc_start is not None:
         doc_start = pad_hold_blocks(doc_start[:, None, :, None], num_missing, hold, 0, hold * writes)[:, 0, :, 0]
-    return UnrolledSteps(q, k, v, gates, doc_start, tokens, hold, writes)
+    return UnrolledSteps(q, step_arguments, doc_start, tokens, hold, writes)
 
 
 def pad_hold_blocks(x: Tensor, num_missing: int, size: int, pad_before: int, pad_after: int) -> Tensor:

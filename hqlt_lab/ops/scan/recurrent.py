@@ -17,6 +17,7 @@ from hqlt_lab.ops.gates import (
     GateTuple,
     ScanContext,
     fill_first_lookups,
+    fill_last_values,
     linear_step,
     look_up,
     map_gates,
@@ -53,7 +54,7 @@ def recurrent_scan(
         q, k, v = at_least_float32(q), at_least_float32(k), at_least_float32(v)
         gates = map_gates(at_least_float32, gates)
         if isinstance(gates, Gates):
-            gates = fill_first_lookups(gates, q.shape[2], writes)
+            gates, v = fill_first_lookups(gates, q.shape[2], writes), fill_last_values(v, k)
         if state is None:
             state = k.new_zeros(*k.shape[:2], k.shape[-1], v.shape[-1])
         held_state, reads = state, []
