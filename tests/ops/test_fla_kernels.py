@@ -19,7 +19,7 @@ from hqlt_lab.ops.scan.fla_kernels import MIN_LOG_KEEP, make_kernel_inputs, roun
 from hqlt_lab.ops.scan.fla_scan import fla_scan
 from hqlt_lab.ops.scan.recurrent import recurrent_scan
 from hqlt_lab.registry import available, build
-from tests.ops.test_channel_scan import B, doc_starts, make_scan
+from tests.ops.test_channel_gate_scan import B, doc_starts, make_scan
 
 KERNELS_OF_RULES = {
     "comba": "comba",
