@@ -153,3 +153,11 @@ def test_suggested_selection_metric_is_a_validation_metric(tmp_path):
         load_experiment(tmp_path / "question.yaml")
     hints = {issue.path: issue.hint for issue in error.value.issues if issue.code == "unknown_metric"}
     assert "'valid/accuracy'?" in hints["measure.select"] and "'test/accuracy'?" in hints["measure.report"]
+
+
+def test_missing_data_are_reported_before_the_metrics_of_their_task(tmp_path):
+    task = f"task: {{name: language, data: {tmp_path}/nowhere}}\n"
+    (tmp_path / "question.yaml").write_text(QUESTION + task + "measure: {select: valid/accuracy}\n")
+    with pytest.raises(HqltError) as error:
+        load_experiment(tmp_path / "question.yaml")
+    assert [issue.path for issue in error.value.issues][:2] == ["task.data", "measure.select"]

@@ -6,6 +6,7 @@ import importlib.metadata
 import re
 import subprocess
 import sys
+from collections import Counter
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 from hqlt_lab.registry import KINDS, available, describe
 
 ROOT = Path(__file__).parents[2]
+MAX_MODULES = 18  # in a folder, besides one file per registered component
 
 # What each package may import besides itself.  The name of another package includes its sub-packages.  Within a package
 # the sub-packages are named one by one, and the package's own name stands for the modules directly in it.
@@ -167,6 +169,12 @@ def test_a_package_index_lists_exactly_the_modules_of_the_package(file):
         path.parent.name for path in file.parent.glob("*/__init__.py")
     }
     assert listed_modules(file) == {name for name in modules if not name.startswith("__")}
+
+
+def test_a_folder_has_few_modules():
+    registered = {Path(describe(kind, name).file) for kind in KINDS for name in available(kind)}
+    modules = [file for file in source_files() if file.name != "__init__.py" and file not in registered]
+    assert Counter(file.parent for file in modules).most_common(1)[0][1] <= MAX_MODULES
 
 
 @pytest.mark.parametrize("kind", KINDS)

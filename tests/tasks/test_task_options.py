@@ -98,3 +98,7 @@ def test_every_option_changes_the_examples():
         for option, value in changes.items():
             changed = lab.build("task", {"name": name, option: value}).get_examples("train", 0, 0, 64)
             assert [x.tolist() for x in default] != [x.tolist() for x in changed], f"{name}: {option}"
+
+
+def test_documentation_of_associative_recall_names_the_model_setting_that_it_needs():
+    assert "short_conv" in lab.describe("task", "associative_recall").doc
