@@ -88,6 +88,7 @@ reference: $(VENV)/dev
 
 bench: $(VENV)/gpu
 	$(BIN)/python benchmarks/cpu_speed.py
+	$(BIN)/python benchmarks/rule_speed.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/train_overhead.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/probe_cost.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/tracking_cost.py

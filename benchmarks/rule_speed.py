@@ -117,12 +117,6 @@ def fla_naive_kda(x: ScanInputs) -> Tensor:
     return naive_chunk_kda(*time_major(x.q, x.k, x.v, x.log_keep, x.beta))[0].transpose(1, 2)
 
 
-def fla_naive_gla(x: ScanInputs) -> Tensor:
-    from fla.ops.gla.naive import naive_recurrent_gla
-
-    return naive_recurrent_gla(*time_major(x.q, x.k, x.v, x.log_keep))[0].transpose(1, 2)
-
-
 # the most that a rule may take, as a multiple of gated_delta, for the large and the small shape
 RULES: dict[Candidate, tuple[float, float]] = {
     gla: (1.4, 1.25),

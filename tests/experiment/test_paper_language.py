@@ -90,6 +90,12 @@ PRIOR_WORK = {
     "gated_deltanet": DELTANET + 24 * (BETA + 16),
     "gated_hybrid": HYBRID + 24 * (BETA + 16),
     "retnet": DELTANET - 24 * BETA,
+    # 18 layers of KDA: two decay matrices of rank 128, a rate per head, a bias per channel, beta
+    "kimi_linear": DELTANET - 24 * BETA + 18 * (2 * 128 * 1024 + 8 + 1024 + BETA),
+    # four low-rank matrices of rank 160 and four vectors per layer
+    "rwkv7": DELTANET - 24 * BETA + 24 * (4 * 160 * 1024 + 4 * 1024),
+    # a step size, a rate and a bias per head
+    "mamba2": DELTANET + 24 * 16,
 }
 
 
@@ -192,11 +198,12 @@ def test_arms_without_positions_differ_only_in_positions():
             assert changed_settings(cells[arm.replace("none", "rope")], cell) == {"model.positions": {"name": "none"}}
 
 
-def test_prior_work_differs_only_in_timing_update_rule_and_mixer():
+def test_prior_work_differs_only_in_the_components_of_the_memory():
     cells = cells_by_arm("prior_work.yaml")
     assert {arm: count_parameters(cell) for arm, cell in cells.items()} == PRIOR_WORK
     changed = {path for cell in cells.values() for path in changed_settings(cells["synchronous"], cell)}
-    assert changed == {"model.timing", "model.update_rule", "model.mixer"}
+    assert changed == {"model.timing", "model.update_rule", "model.mixer", "model.positions"}
+    assert [arm for arm, cell in cells.items() if cell.model["positions"]["name"] == "none"] == ["kimi_linear"]
     assert changed_settings(cells["synchronous"], cells["gated_hybrid"])["model.update_rule"]["max_beta"] == 2
     general = experiment("language_340m.yaml").published["synchronous"]
     table = general | experiment("retrieval.yaml").published["vector"]
@@ -221,9 +228,14 @@ def test_prior_work_has_the_components_of_the_models_it_is_named_after():
         },
     }
     assert {arm: changed_settings(cells["synchronous"], cells[arm]) for arm in expected} == expected
-    names = {arm: cells[arm].model["update_rule"]["name"] for arm in ("gated_deltanet", "gated_hybrid", "retnet")}
-    assert names == {"gated_deltanet": "gated_delta", "gated_hybrid": "gated_delta", "retnet": "retention"}
-    assert [cells[arm].model["mixer"]["name"] for arm in names] == ["fw_only", "vector", "fw_only"]
+    rules = {"gated_deltanet": "gated_delta", "retnet": "retention", "rwkv7": "rwkv7", "mamba2": "mamba2"}
+    for arm, name in rules.items():
+        assert cells[arm].model["update_rule"]["name"] == name and cells[arm].model["mixer"]["name"] == "fw_only"
+    assert cells["gated_hybrid"].model["update_rule"]["name"] == "gated_delta"
+    assert cells["gated_hybrid"].model["mixer"]["name"] == "vector"
+    assert cells["kimi_linear"].model["update_rule"]["name"] == "kda"
+    assert cells["kimi_linear"].model["mixer"] == expected["layer_wise_full"]["model.mixer"]
+    assert cells["kimi_linear"].model["timing"] == {"name": "synchronous", "window": None}
     assert changed_settings(cells["gated_deltanet"], cells["retnet"]).keys() == {"model.update_rule"}
 
 
