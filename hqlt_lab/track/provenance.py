@@ -151,7 +151,8 @@ def component_hashes(model_json: str) -> dict[str, str]:
         if "update_rule" in names:
             names.setdefault("feature_map", find_factory("update_rule", names["update_rule"]).feature_map)  # type: ignore[attr-defined]
         if "kv" in getattr(find_factory("mixer", names["mixer"]), "reads", ("fw", "kv")):
-            names |= {kind: names.get(kind, component["name"]) for kind, component in LATER_KINDS.items()}
+            for kind, component in LATER_KINDS.items():
+                names.setdefault(kind, component["name"])
         for kind, name in names.items():
             hashes |= component_hash_entry(kind, name)
     return hashes

@@ -8,8 +8,8 @@ value of c at its first token, and a channel of its own:
 
     q_t || (1, c_t - R_1, c_t - R_2, ...)      k_s || (R_b - c_s, 1 in the channel of its block b, 0 in the others)
 
-R_b - c_s is as small as the decay within a block, and c_t - R_b is no larger than the decay of the pair itself, so the
-rounding error does not grow with the sequence.  A query whose window reaches at most one band back needs the channels
+R_b - c_s is at most the decay within a block, and c_t - R_b at most the decay of the pair itself, so the rounding error
+does not grow with the sequence.  A query whose window reaches at most one band back needs the channels
 of two bands, which alternate.
 
 c is float64, its differences are taken in float64, and queries and keys are at least float32.  The queries are scaled

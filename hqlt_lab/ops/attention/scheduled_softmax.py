@@ -54,8 +54,9 @@ def attend(
     if decay is None or name == "flex":
         return attend_on_backend(name, q, k, v, schedule, position, decay, sink_keys)
     with disable_autocast(q):  # the decay needs at least float32
-        precise = (at_least_float32(x) for x in (q, k, v))
-        return attend_on_backend(name, *precise, schedule, position, decay, sink_keys).to(v.dtype)
+        dtype = v.dtype
+        q, k, v = (at_least_float32(x) for x in (q, k, v))
+        return attend_on_backend(name, q, k, v, schedule, position, decay, sink_keys).to(dtype)
 
 
 def attend_on_backend(
@@ -259,7 +260,10 @@ def _attend_bands(
     span = schedule.attention_span
     assert span is not None
     t = _query_positions(q, k, position)
-    sinks = gather_sinks(schedule, k, v, decay, t, sink_keys) if schedule.limited_sinks else None
+    sinks = None
+    if schedule.limited_sinks:
+        max_sinks = schedule.sinks if position is None else None  # a row of one document
+        sinks = gather_sinks(schedule, k, v, decay, t, sink_keys, max_sinks)
     k, v = k[:, :, sink_keys:], v[:, :, sink_keys:]
     length, past_keys, band_width, overlap = q.shape[2], k.shape[2] - q.shape[2], compute_band_width(span), span - 1
     tail = -length % band_width
@@ -296,12 +300,23 @@ class Sinks(NamedTuple):
     k: Tensor  # [B, H, M, K]
     v: Tensor  # [B, H, M, V]
     decay: OptionalTensor  # [B, H, M]
-    index: Tensor  # [B or 1, M] among the keys, negative before the first cached token
+    key_index: Tensor  # [B or 1, M] among the keys, negative before the first cached token
     position: Tensor  # [B or 1, M] in its document; -1: there is no such sink
 
 
-def gather_sinks(schedule: Schedule, k: Tensor, v: Tensor, decay: OptionalTensor, t: Tensor, sink_keys: int) -> Sinks:
-    """Gather the sinks of a row from the slots and from the other keys, for queries at positions t [B or 1, T]."""
+def gather_sinks(
+    schedule: Schedule,
+    k: Tensor,
+    v: Tensor,
+    decay: OptionalTensor,
+    t: Tensor,
+    sink_keys: int,
+    max_sinks: int | None,
+) -> Sinks:
+    """Gather the sinks of a row from the slots and from the other keys, for queries at positions t [B or 1, T].
+
+    `max_sinks` is their number; None: it is counted, for which a GPU has to be synchronized.
+    """
     first = t[:, :1] - (k.shape[2] - sink_keys - t.shape[1])  # [B or 1, 1] position of the first key behind the slots
     index = torch.arange(-sink_keys, k.shape[2] - sink_keys, device=k.device).expand(len(t), -1)
     position = torch.cat([first + index[:, sink_keys : k.shape[2] - t.shape[1]], t], 1)
@@ -310,7 +325,8 @@ def gather_sinks(schedule: Schedule, k: Tensor, v: Tensor, decay: OptionalTensor
         position = torch.cat([slot.where(slot < first, -1), position], 1)  # [B or 1, S]
         index = torch.cat([slot - first, index[:, sink_keys:]], 1)
     is_sink = (position >= 0) & (position < schedule.sinks)
-    columns = (~is_sink).int().argsort(dim=1, stable=True)[:, : int(is_sink.sum(1).max())]  # [B or 1, M]
+    count = int(is_sink.sum(1).max()) if max_sinks is None else max_sinks
+    columns = (~is_sink).int().argsort(dim=1, stable=True)[:, :count]  # [B or 1, M]
 
     def gather(u: Tensor) -> Tensor:
         rows = columns.expand(len(u), -1)[:, None].expand(-1, u.shape[1], -1)
@@ -327,7 +343,7 @@ def score_sinks(
 
     -> [B, H, N, band_width, M], -inf for sinks that are in the window or belong to another document.
     """
-    index, position = (x[:, None, None] for x in (sinks.index, sinks.position))  # [B or 1, 1, 1, M]
+    index, position = (x[:, None, None] for x in (sinks.key_index, sinks.position))  # [B or 1, 1, 1, M]
     visible = (position >= 0) & (position <= t) & (query_index - index == t - position)
     visible = visible & ~schedule.window_mask_at(t, position)
     scores = (q.flatten(2, 3) @ sinks.k.mT).unflatten(2, q.shape[2:4])
