@@ -255,7 +255,7 @@ def assert_declared_state_size(model: SequenceModel, prefix: str, state: State, 
     """Raise CheckFailed unless the state of one row, after `context` tokens of a document, has its declared size."""
     for memory, memory_state in zip(model.memories, state, strict=True):
         dtype = memory.to_q.weight.dtype
-        declared = state_size(memory, context, dtype).total
+        declared = state_size(memory, context + model.config.meta_tokens, dtype).total
         measured = count_held_bytes(memory_state)
         if measured != declared:
             raise CheckFailed(f"{prefix}{context} tokens: {declared} bytes are declared, but {measured} were measured.")

@@ -80,9 +80,13 @@ def compositions_of_kind(kind):
 
 
 CHUNKS = {"name": "delayed_chunk", "window": 4}
+WINDOWS = [{"name": "synchronous", "window": 4}, {"name": "synchronous", "window": None}, CHUNKS]
 COMPOSITIONS = [
     *compositions_of_kind("update_rule"),
     *compositions_of_kind("mixer"),
+    *({"attention": name, "timing": timing} for name in lab.available("attention") for timing in WINDOWS),
+    {"attention": {"name": "softmax", "qk_norm": True, "gate": "channel", "logit_scale": "log_length"}},
+    {"attention": [{"name": "forgetting", "gate": "head"}, "softmax"]},
     *compositions_of_kind("positions"),
     *(
         {"feature_map": spec, "update_rule": "gated_delta"}
