@@ -198,8 +198,9 @@ class LinearRule(UpdateRule):
         given = [gate for gate in gates if gate is not None]
         tokens = max(given[0].shape[2] // self.writes, 1) if given else 1
         like = given[0] if given else torch.zeros(1, 1, tokens)
-        sizes = ((tokens, key_dim), (tokens * self.writes, key_dim), (tokens * self.writes, value_dim))
-        return self.scan_inputs(*(like.new_zeros(*like.shape[:2], *size) for size in sizes), gates)
+        rows, pairs = like.shape[:2], tokens * self.writes
+        q, k = like.new_zeros(*rows, tokens, key_dim), like.new_zeros(*rows, pairs, key_dim)
+        return self.scan_inputs(q, k, like.new_zeros(*rows, pairs, value_dim), gates)
 
     def backend_choice(self, gates: Any, spec: OpSpec) -> BackendChoice:
         has_lookup = self.example_scan_inputs(gates, spec.key_dim, spec.value_dim).gates.has_lookup

@@ -66,7 +66,7 @@ class HybridMemory(nn.Module):
             specs["feature_map"] = specs["feature_map"] or self.update_rule.feature_map
             self.feature_map = feature_map = build_component("feature_map")
             names = (parse_spec(kind, specs[kind])[0] for kind in ("update_rule", "feature_map"))
-            check_rule_feature_map(self.update_rule, feature_map, *names, width // heads)
+            check_rule_feature_map(self.update_rule, feature_map, width // heads, *names)
         self.writes = 1 if self.update_rule is None else self.update_rule.writes
 
         self.to_q = nn.Linear(width, width, bias=config.bias)
@@ -214,7 +214,7 @@ def leave_out_input_positions(positions: Positions) -> Positions:
 
 
 def check_rule_feature_map(
-    rule: UpdateRule, feature_map: FeatureMap, rule_name: str, map_name: str, key_dim: int
+    rule: UpdateRule, feature_map: FeatureMap, key_dim: int, rule_name: str, map_name: str
 ) -> None:
     """Raise ConfigError if the rule requires a property that the feature map does not declare."""
     if rule.needs_unit_keys and not (feature_map.has_unit_norm or feature_map.has_bounded_norm):

@@ -111,8 +111,8 @@ def test_beta_is_max_beta_times_a_sigmoid(name, max_beta):
     torch.testing.assert_close(beta, expected)
 
 
-def test_bounded_delta_equals_its_formula():
-    rule, x = build_component("update_rule", "bounded_delta"), random(B, T, WIDTH)
+def test_tanh_delta_equals_its_formula():
+    rule, x = build_component("update_rule", "tanh_delta"), random(B, T, WIDTH)
     q, k, v = random(3, B, H, T, V)
     beta = torch.sigmoid(x @ rule.to_beta.weight.T)  # [B, T, H]
     reads, state = rule.scan(q, k, v, rule.gates(x), None, ScanContext())

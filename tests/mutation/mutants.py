@@ -172,8 +172,8 @@ ESCAPED_LATER = [
         ("tests/ops/test_attention.py",),
     ),
     Mutant(
-        "bounded delta writes twice as much",
-        "components/update_rules/bounded_delta.py",
+        "tanh_delta writes twice as much",
+        "components/update_rules/tanh_delta.py",
         "gates.beta[..., None, None] * k",
         "2 * gates.beta[..., None, None] * k",
         ("tests/components/test_formulas.py",),

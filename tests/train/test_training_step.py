@@ -11,7 +11,7 @@ from hqlt_lab.train.fit import fit, fit_in_process
 from hqlt_lab.train.lightning_module import TrainingModule
 from hqlt_lab.train.micro_batches import MicroBatches
 from hqlt_lab.train.optim import lr_factor, parameter_groups
-from hqlt_lab.train.run_progress import Progress
+from hqlt_lab.train.trainer_state import TrainerState
 from tests.issues import raises_issue
 from tests.train.conftest import TASK, MetricsLog, last_weights, tiny_cell
 
@@ -73,7 +73,7 @@ def test_dropout_depends_on_the_seed_and_the_step():
     micro_batch = next(iter(MicroBatches(task, cell, 0, 0, 1)))
     losses = {}
     for seed, step in ((0, 0), (1, 0), (0, 1), (0, 0)):
-        module = TrainingModule(model, task, tiny_cell(seed=seed), Progress())
+        module = TrainingModule(model, task, tiny_cell(seed=seed), TrainerState())
         loss = module.micro_batch_loss(micro_batch._replace(step=step)).item()
         assert losses.setdefault((seed, step), loss) == loss
     assert len(set(losses.values())) == 3

@@ -11,6 +11,7 @@ scalar_gate_chunk        forward and backward of one chunk with gates that are o
 triangular_inverse       inverse of the triangular system of a chunk
 scratch_buffers          buffers that all chunks share
 deterministic_cumsum     cumulative sums that are reproducible on a GPU
-fla_scan                 the kernels of flash-linear-attention
+fla_scan                 scan with the kernels of flash-linear-attention
+fla_kernels              which kernel computes which rule, and its arguments
 external_kernel_inputs   conversion to the plain form that external kernels support
 """
