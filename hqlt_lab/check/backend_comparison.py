@@ -201,7 +201,7 @@ class BackendComparison:
 
     backend: str
     precision: str
-    # an update rule, or an attention component with its number of sinks; for gradients at small keeps, also the log-keep
+    # an update rule, or an attention component with its number of sinks; for small keeps also the log-keep
     component: str
     timing: str
     outcome: Literal["passed", "failed", "unavailable", "reported"]

@@ -11,6 +11,7 @@ with delta is DeltaNet, kv_only without a window is softmax attention.
 
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -122,7 +123,7 @@ class HybridMemory(nn.Module):
 
     def own_components(self, name: str) -> list[nn.Module]:
         """Return the components that only one of the memories uses, "fw" or "kv"."""
-        components = (self.update_rule, self.feature_map) if name == "fw" else (self.positions,)
+        components = (self.update_rule, self.feature_map) if name == "fw" else (self.attention, self.positions)
         return [component for component in components if component is not None]
 
     def set_backends(self, ops: OpsConfig) -> None:

@@ -15,7 +15,7 @@ KEYS = {
     "{mixer: fw_only, update_rule: gated_delta}": "8640d0ebfd536f2e",
     "{mixer: kv_only, timing: {name: synchronous, window: null}}": "9c152b9aff012423",
     "{timing: {name: delayed_chunk, window: 8}}": "b01844057700600a",
-    "{timing: {name: delayed_stream, window: 8, gates: own}, positions: none}": "0a135c720fe0fc90",
+    "{timing: {name: delayed_stream, window: 8, gates: own}, positions: none}": "856b2d0aa4752707",
     "{layers: 4, mixer: [vector, kv_only], update_rule: {name: delta, max_beta: 2}}": "df62aa2c8d754e97",
 }
 MODELS = [
