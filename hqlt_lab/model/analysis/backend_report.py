@@ -25,7 +25,8 @@ def layer_backends(
     model: SequenceModel, tokens: int, device: str, dtype: torch.dtype, has_documents: bool = False
 ) -> list[LayerBackends]:
     """Return the backends of each layer for rows of that many tokens; `dtype` is what the layers compute in."""
-    return [memory_backends(memory, tokens, device, dtype, has_documents) for memory in model.memories]
+    inner_tokens = tokens + model.config.meta_tokens
+    return [memory_backends(memory, inner_tokens, device, dtype, has_documents) for memory in model.memories]
 
 
 def memory_backends(

@@ -130,17 +130,14 @@ def mixer_flops(memory: HybridMemory) -> int:
 def softmax_memory_flops(memory: HybridMemory, length: int) -> Iterator[ComponentFlops]:
     """Yield the FLOPs of the attention component, of softmax, and of applying positions to queries and keys."""
     # decoding always reads a cache of full capacity, also at the start of a sequence
-    keys = (
-        1 + (length if memory.kv_cache_capacity is None else memory.kv_cache_capacity) + memory.schedule.limited_sinks
-    )
+    cached = length if memory.kv_cache_capacity is None else memory.kv_cache_capacity
+    keys = 1 + cached + memory.schedule.limited_sinks
     x = zeros_if_meta(example_token(memory))
-    token, decoding = (
-        count_cached(
-            memory, "attention", partial(attention_component_flops, x=x, heads=memory.heads, keys=count), count
-        )
-        for count in (1, keys)
-    )
-    yield ComponentFlops("attention", *product_flops(length * token.flops), decoding.flops)
+    count = partial(attention_component_flops, x=x, heads=memory.heads)
+    token, two_keys = (count_cached(memory, "attention", partial(count, keys=number), number) for number in (1, 2))
+    # a component treats each key by itself, so that its FLOPs grow linearly with the number of keys
+    decoding = token.flops + (keys - 1) * (two_keys.flops - token.flops)
+    yield ComponentFlops("attention", *product_flops(length * token.flops), decoding)
     sizes = (memory.heads, token.key_dim, token.value_dim, token.has_decay)
     decoding_flops = softmax_flops(memory.schedule, 1, keys, *sizes).forward
     yield ComponentFlops("softmax", *softmax_flops(memory.schedule, length, length, *sizes), decoding_flops)
@@ -164,7 +161,7 @@ class AttentionComponentFlops(NamedTuple):
 
 
 def attention_component_flops(attention: Attention, x: Tensor, heads: int, keys: int) -> AttentionComponentFlops:
-    """Return the FLOPs of the component for the token x and `keys` keys, all views of one, which takes no memory."""
+    """Return the FLOPs of the component for the token x, which is also each of `keys` keys."""
     q = split_heads(x, heads)
     results: dict[str, Any] = {}
 
