@@ -1,6 +1,7 @@
 """Interchangeable components, one file each.  A file in the subfolder of its kind is registered automatically.
 
     update_rules/   how a token updates the fast weights
+    attention/      how softmax reads the tokens of its window
     timings/        when a token enters which memory, and for how long
     mixers/         how the outputs of the two memories are combined
     positions/      how softmax attention encodes token positions

@@ -22,6 +22,12 @@ KINDS: dict[str, Kind] = {
         ("width", "heads"),
         ("LinearRule", "StepRule", "UpdateRule"),
     ),
+    "attention": Kind(
+        "how softmax reads the tokens of its window",
+        "hqlt_lab.components.attention",
+        ("width", "heads"),
+        ("Attention",),
+    ),
     "timing": Kind("when a token enters which memory, and for how long", "hqlt_lab.components.timings"),
     "mixer": Kind(
         "how the outputs of the two memories are combined", "hqlt_lab.components.mixers", ("width", "heads"), ("Mixer",)

@@ -9,6 +9,7 @@ that of softmax.  The published HQLT kernels used hold 64 with window 16, so tha
 
 from typing import Annotated
 
+from hqlt_lab.components.timings._sinks import Sinks
 from hqlt_lab.ops.memory_schedule import Schedule
 from hqlt_lab.registry import register
 
@@ -17,5 +18,6 @@ from hqlt_lab.registry import register
 def delayed_chunk(
     window: Annotated[int, "Tokens in a chunk."] = 64,
     hold: Annotated[int | None, "Tokens between two updates of the fast weights; null: one chunk."] = None,
+    sinks: Sinks = 0,
 ) -> Schedule:
-    return Schedule(hold=window if hold is None else hold, block=window)
+    return Schedule(hold=window if hold is None else hold, block=window, sinks=sinks)

@@ -8,6 +8,7 @@ of token t (`gates: current`), as in the equation of the HQLT paper, or with its
 
 from typing import Annotated, Literal
 
+from hqlt_lab.components.timings._sinks import Sinks
 from hqlt_lab.ops.memory_schedule import Schedule
 from hqlt_lab.registry import register
 
@@ -19,5 +20,6 @@ def delayed_stream(
         Literal["current", "own"],
         "Gates with which a delayed key-value pair is written: the current token's, or its own.",
     ] = "current",
+    sinks: Sinks = 0,
 ) -> Schedule:
-    return Schedule(delay=window, window=window, gates=gates)
+    return Schedule(delay=window, window=window, gates=gates, sinks=sinks)

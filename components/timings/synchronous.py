@@ -9,6 +9,7 @@ tracking needs.
 
 from typing import Annotated
 
+from hqlt_lab.components.timings._sinks import Sinks
 from hqlt_lab.ops.memory_schedule import Schedule
 from hqlt_lab.registry import register
 
@@ -16,5 +17,6 @@ from hqlt_lab.registry import register
 @register("timing", "synchronous")
 def synchronous(
     window: Annotated[int | None, "Number of latest tokens that softmax sees; null: all."] = 64,
+    sinks: Sinks = 0,
 ) -> Schedule:
-    return Schedule(window=window)
+    return Schedule(window=window, sinks=sinks)

@@ -17,7 +17,8 @@ NAMES_PER_LINE = 3
 
 def draw_figure() -> str:
     """Return the figure as SVG."""
-    softmax = ["softmax attention (KV)", "exact, over a window", "positions:", *list_names("positions")]
+    attention = f"attention: {', '.join(available('attention'))}"
+    softmax = ["softmax attention (KV)", "exact, over a window", attention, "positions:", *list_names("positions")]
     fast_weights = ["fast weights (FW)", "fixed size, any length", "update_rule:", *list_names("update_rule", 4)]
     letters = 'font-family="sans-serif" font-size="13" fill="#333"'
     return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" {letters}>

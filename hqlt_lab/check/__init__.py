@@ -7,7 +7,7 @@ conformance               selects and runs the checks of a kind
 conformance_report        the results: passed, failed with a reason, or an illegal combination
 component_under_test      the component under test, in models small enough to test exhaustively
 common_checks             checks of every kind of component
-kind_checks               checks of update rules, timings, mixers, positions and feature maps
+kind_checks               checks of update rules, attention, timings, mixers, positions, feature maps
 task_checks               checks of tasks with generated examples
 study_integration_check   a small study with the component: planned, trained, probed, reported
 unpacked_reference        reference for padding and packing: every document in a call of its own

@@ -1,7 +1,8 @@
-"""Compare every backend with the reference implementation, for every update rule and timing it supports.
+"""Compare every backend with the reference implementation, for every component and timing it supports.
 
-`hqlt check backends` prints the result as a table.  A combination is one backend in one precision with one update
-rule (none for softmax attention) and one timing.
+`hqlt check backends` prints the result as a table.  A combination is one backend in one precision with one component
+and one timing: an update rule for the backends of the fast weights; for those of softmax an attention component, with
+and without sinks.
 
 The reference is one layer in float64, with the fast weights computed one step at a time and softmax attention under one
 dense mask.  The error of a combination is that of its worst tensor among outputs, states and gradients: the largest
@@ -39,6 +40,7 @@ from torch.nn.functional import normalize
 
 from hqlt_lab.check.component_under_test import fixed_noise, flatten_tensors, small_spec
 from hqlt_lab.check.triton_interpreter import enable_triton_interpreter
+from hqlt_lab.components.attention._base import Attention
 from hqlt_lab.components.update_rules._base import LinearRule, UpdateRule
 from hqlt_lab.errors import ConfigError, HqltError, did_you_mean, format_names, join_sentences
 from hqlt_lab.files import decode_json
@@ -62,11 +64,11 @@ from hqlt_lab.ops.dispatch import (
 )
 from hqlt_lab.ops.gates import Gates
 from hqlt_lab.ops.scan.fla_kernels import make_kernel_inputs
-from hqlt_lab.registry import available, build
+from hqlt_lab.registry import available, build, options
 
 REFERENCE_OPS = OpsConfig(scan="recurrent", attention="dense")
 TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
-WIDTH, HEADS = 32, 2
+WIDTH, HEADS, SINKS = 32, 2, 2
 INTERPRETED_TIMING = "synchronous"  # the one timing of comparisons that are slow in the interpreter
 SLOW_INTERPRETED_KERNELS = ("kda", "gdn2", "dplr_delta_rule")  # several seconds per call
 SMALL_LOG_KEEPS = (-5.0, -10.0)
@@ -100,6 +102,7 @@ class LayerComparison(NamedTuple):
     """One layer, computed by a backend on a device in a precision, to be compared with the reference."""
 
     update_rule: Any
+    attention: Any
     timing: Any
     mixer: str  # fw_only or kv_only: one memory at a time
     ops: OpsConfig
@@ -123,7 +126,8 @@ class LayerComparison(NamedTuple):
             yield case, torch.tensor(errors).max().item()  # unlike Python's max, torch's max propagates nan
 
     def build_layer(self) -> HybridMemory:
-        components = {"update_rule": self.update_rule, "timing": self.timing, "mixer": self.mixer, "positions": "rope"}
+        components = {"update_rule": self.update_rule, "attention": self.attention, "timing": self.timing}
+        components |= {"mixer": self.mixer, "positions": "rope"}
         config = ModelConfig(width=WIDTH, heads=HEADS, layers=1, init_std=0.5, **components)
         model = SequenceModel(config)
         initialize_parameters(model, config, 0)
@@ -190,14 +194,15 @@ def relative_error(actual: Tensor, expected: Tensor) -> float:
 
 @dataclass(frozen=True)
 class BackendComparison:
-    """Result of one combination of backend, precision, update rule and timing.
+    """Result of one combination of backend, precision, component and timing.
 
     A "reported" error has no tolerance.  `error` is None if nothing could be compared; `detail` then says why.
     """
 
     backend: str
     precision: str
-    rule: str  # empty for softmax; for gradients at small keeps also the log-keep
+    # an update rule, or an attention component with its number of sinks; for small keeps also the log-keep
+    component: str
     timing: str
     outcome: Literal["passed", "failed", "unavailable", "reported"]
     error: float | None
@@ -223,9 +228,10 @@ def compare_backend(backend: str, device: str) -> Iterator[BackendComparison]:
     if backend == "fla" and device == "cpu" and is_triton_interpreted():
         enable_triton_interpreter()
     for dtype in PRECISIONS.get(backend, ((torch.float64,),) * 2)[device == "cuda"]:
-        for rule in available("update_rule") if backend in SCAN_BACKENDS else [""]:
+        for component, sinks in list_variants(backend):
             for timing in available("timing"):
-                yield compare_cell(backend, dtype, rule, timing, device)
+                if not sinks or "sinks" in options("timing", timing):
+                    yield compare_cell(backend, dtype, component, timing, device, sinks)
     if backend in SCAN_BACKENDS and not unsupported_reason(
         SCAN_BACKENDS[backend], OpSpec(device, torch.float32, 16, 16)
     ):
@@ -260,15 +266,31 @@ def decay_gradient_error(backend: str, device: str, log_keep: float, has_channel
     return relative_error(grads[1], grads[0])
 
 
-def compare_cell(backend: str, dtype: torch.dtype, rule: str, timing: str, device: str) -> BackendComparison:
+def list_variants(backend: str) -> list[tuple[str, int]]:
+    """Return the components that a backend computes, each with a number of sinks."""
+    if backend in SCAN_BACKENDS:
+        return [(rule, 0) for rule in available("update_rule")]
+    return [(attention, sinks) for attention in available("attention") for sinks in (0, SINKS)]
+
+
+def compare_cell(
+    backend: str, dtype: torch.dtype, component: str, timing: str, device: str, sinks: int = 0
+) -> BackendComparison:
     """Compare one combination: report its worst case, or the first case beyond the tolerance of its precision."""
-    head_size, cell = WIDTH // HEADS, (backend, dtype_name(dtype), rule, timing)
+    label = f"{component}, {sinks} sinks" if sinks else component
+    head_size, cell = WIDTH // HEADS, (backend, dtype_name(dtype), label, timing)
     spec = OpSpec(device, dtype, head_size, head_size, needs_grad=not lacks_backward(backend, device))
-    if reason := skip_reason(backend, rule, spec) or interpreter_skip_reason(backend, rule, timing, spec):
+    reason = skip_reason(backend, component, spec._replace(has_sinks=sinks > 0))
+    if reason := reason or interpreter_skip_reason(backend, component, timing, spec):
         return BackendComparison(*cell, "unavailable", None, reason)
-    ops = OpsConfig(scan=backend) if rule else OpsConfig(attention=backend)  # type: ignore[arg-type]
-    mixer = "fw_only" if rule else "kv_only"
-    comparison = LayerComparison(rule or "delta", small_spec("timing", timing), mixer, ops, device, dtype)
+    timing_spec = small_spec("timing", timing, {"sinks": sinks} if sinks else None)
+    if backend in SCAN_BACKENDS:
+        ops = OpsConfig(scan=backend)  # type: ignore[arg-type]
+        comparison = LayerComparison(component, "softmax", timing_spec, "fw_only", ops, device, dtype)
+    else:
+        ops = OpsConfig(attention=backend)  # type: ignore[arg-type]
+        attention = small_spec("attention", component)
+        comparison = LayerComparison("delta", attention, timing_spec, "kv_only", ops, device, dtype)
     worst_error, worst_case = 0.0, ""
     try:
         for case, error in comparison.case_errors(selected_cases(backend, spec)):
@@ -305,11 +327,14 @@ def build_update_rule(rule: str) -> UpdateRule:
     return update_rule
 
 
-def skip_reason(backend: str, rule: str, spec: OpSpec) -> str:
-    """Return why a backend does not compute an update rule on this machine, or "" if it does."""
-    if not rule:
-        return unsupported_reason(ATTENTION_BACKENDS[backend], spec)
-    update_rule = build_update_rule(rule)
+def skip_reason(backend: str, component: str, spec: OpSpec) -> str:
+    """Return why a backend does not compute a component on this machine, or "" if it does."""
+    if backend in ATTENTION_BACKENDS:
+        attention: Attention = build("attention", small_spec("attention", component), width=WIDTH, heads=HEADS)
+        with torch.no_grad():
+            has_decay = attention.log_forget(torch.zeros(1, 1, WIDTH)) is not None
+        return unsupported_reason(ATTENTION_BACKENDS[backend], spec._replace(has_decay=has_decay))
+    update_rule = build_update_rule(component)
     with torch.no_grad():
         gates = update_rule.gates(torch.zeros(1, 1, WIDTH))
     update_rule.backend = backend

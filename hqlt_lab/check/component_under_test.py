@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import product
+from random import Random
 from typing import Any
 
 import torch
@@ -56,9 +57,11 @@ class ComponentCase:
         return {"width": 8, "heads": 2, "layers": 1, "mlp_width": 16, "init_std": 0.5} | settings
 
     def other_component_choices(self) -> Iterable[dict[str, Any]]:
-        """Yield every combination of components of the other kinds."""
+        """Yield every combination of components of the other kinds, in a random order that is always the same."""
         kinds = [kind for kind in COMPONENT_KINDS if kind != self.kind]
-        for names in product(*(available(kind) for kind in kinds)):
+        choices = list(product(*(available(kind) for kind in kinds)))
+        Random(0).shuffle(choices)
+        for names in choices:
             yield {kind: small_spec(kind, name) for kind, name in zip(kinds, names, strict=True)}
 
     def timing_specs(self) -> list[dict[str, Any]]:

@@ -22,6 +22,11 @@ CHECKS_BY_KIND: dict[str, tuple[Check, ...]] = {
         kind_checks.scan_equals_the_reference,
         kind_checks.an_empty_memory_reads_zero,
     ),
+    "attention": (
+        kind_checks.methods_return_what_softmax_needs,
+        kind_checks.scores_are_finite_for_long_documents,
+        kind_checks.backends_equal_the_reference,
+    ),
     "timing": (
         kind_checks.returns_a_schedule,
         kind_checks.memories_cover_the_past,

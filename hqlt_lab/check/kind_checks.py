@@ -1,7 +1,7 @@
-"""Checks of one kind of component: update rules, timings, mixers, positions and feature maps."""
+"""Checks of one kind of component: update rules, attention, timings, mixers, positions and feature maps."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -14,12 +14,18 @@ from hqlt_lab.check.component_under_test import (
     fixed_noise,
 )
 from hqlt_lab.check.conformance_report import CheckFailed, CheckResult, ComponentUnusable
+from hqlt_lab.components.attention._base import Attention, AttentionInputs
 from hqlt_lab.components.mixers._base import has_weights
 from hqlt_lab.components.update_rules._base import LinearRule
+from hqlt_lab.model.config import OpsConfig
+from hqlt_lab.model.hybrid_memory import HybridMemory
 from hqlt_lab.ops.gates import DEFAULT_CONTEXT, Gates, ScanContext, fill_first_lookups, map_gates
 from hqlt_lab.ops.memory_schedule import Schedule
 from hqlt_lab.ops.scan.chunked import CHUNK_SIZE
 from hqlt_lab.registry import build
+
+AttentionBackend = Literal["auto", "flash_attn", "sdpa", "flex", "blocks", "dense"]
+LONG_DOCUMENT = 1500  # tokens: more than share a reference of the sums of forget gates
 
 
 def scan_equals_the_reference(case: ComponentCase) -> None:
@@ -133,6 +139,72 @@ def run_scan(scan: Any, inputs: dict[str, Any], context: ScanContext) -> list[Te
     gradients = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
     gate_gradients = torch.cat([gradient.flatten() for gradient in gradients[3:-1]] or [loss.new_zeros(1)])
     return [reads, state, *gradients[:3], gate_gradients, gradients[-1]]
+
+
+def methods_return_what_softmax_needs(case: ComponentCase) -> None:
+    """The methods keep shapes, forget gates are at most 1, and each key is transformed by itself."""
+    attention: Attention = build("attention", case.spec, width=8, heads=2).double()
+    x, tokens = 5 * fixed_noise(3, 5, 8), 5 * fixed_noise(3, 9, 8, seed=1)  # queries, and all tokens that are read
+    tokens[:, -5:] = x
+    features, log_forget = attention.key_features(tokens), attention.log_forget(tokens)
+    if features is not None and (features.dim() != 4 or features.shape[:3] != (3, 2, 9)):
+        raise ComponentUnusable(f"key_features is {list(features.shape)} for 9 tokens, but [3, 2, 9, F] is needed.")
+    check_log_forget(log_forget)
+    q, k, v = fixed_noise(3, 2, 5, 4, seed=2), fixed_noise(3, 2, 9, 4, seed=3), fixed_noise(3, 2, 9, 4, seed=4)
+    inputs = attention.transform(x, AttentionInputs(q, k, v, features, torch.arange(5, 10)[None]))
+    expected_shapes = ((inputs.q, 5, inputs.k.shape[-1]), (inputs.k, 9, inputs.k.shape[-1]))
+    for u, length, channels in (*expected_shapes, (inputs.v, 9, inputs.v.shape[-1])):
+        if u.shape != (3, 2, length, channels):
+            raise ComponentUnusable(f"transform returns {list(u.shape)}, but {[3, 2, length, channels]} is needed.")
+    last = None if features is None else features[:, :, -5:]
+    alone = attention.transform(x, AttentionInputs(q, k[:, :, -5:], v[:, :, -5:], last, torch.arange(5, 10)[None]))
+    for name, u, expected in (("keys", inputs.k, alone.k), ("values", inputs.v, alone.v)):
+        assert_close(f"the {name} of the last tokens, with other tokens before them,", u[:, :, -5:], expected)
+    answer = attention.finish(x, inputs.v[:, :, :5])
+    if answer.shape != (3, 2, 5, 4):
+        raise ComponentUnusable(f"finish returns {list(answer.shape)}, but [3, 2, 5, 4] is needed.")
+
+
+def check_log_forget(log_forget: Tensor | None) -> None:
+    """Raise unless the forget gates of 3 rows of 9 tokens are [3, 2, 9] and at most 1."""
+    if log_forget is None:
+        return
+    if log_forget.shape != (3, 2, 9):
+        raise ComponentUnusable(f"log_forget is {list(log_forget.shape)} for 9 tokens, but [3, 2, 9] is needed.")
+    if not log_forget.max() <= 0:
+        raise CheckFailed(
+            f"log_forget reaches {log_forget.max().item():.2g}: scores of older tokens grow without bound."
+        )
+
+
+@torch.no_grad()
+def scores_are_finite_for_long_documents(case: ComponentCase) -> None:
+    """In float32 the output at the end of a long document equals that in float64, with and without a window."""
+    for window in (SMALL_WINDOW, None):
+        model = case.build_model(timing={"name": "synchronous", "window": window}, mixer="kv_only")
+        x = fixed_noise(1, LONG_DOCUMENT, 8)
+        expected = model.memories[0](x)[0][:, -8:]
+        actual = model.float().memories[0](x.float())[0][:, -8:]
+        assert_close(f"window {window}: the last outputs in float32", actual.double(), expected, 1e-3)
+
+
+def backends_equal_the_reference(case: ComponentCase) -> None:
+    """Every backend of this machine gives the output and the gradients of dense attention, under every timing."""
+    for timing in (*case.timing_specs(), {"name": "synchronous", "window": None}):
+        memory = case.build_model(timing=timing, mixer="kv_only").memories[0]
+        x = fixed_noise(2, 70, 8)
+        expected = run_memory(memory, x, "dense")
+        for backend in ("auto", "sdpa", "blocks"):
+            for actual_tensor, expected_tensor in zip(run_memory(memory, x, backend), expected, strict=True):
+                assert_close(f"timing {timing}, backend {backend}", actual_tensor, expected_tensor)
+
+
+def run_memory(memory: HybridMemory, x: Tensor, backend: AttentionBackend) -> list[Tensor]:
+    """Return the output of a layer and the gradients of its input and parameters."""
+    memory.set_backends(OpsConfig(attention=backend))
+    leaf = x.clone().requires_grad_()
+    y, _ = memory(leaf)
+    return [y, *torch.autograd.grad((y * fixed_noise(*y.shape, seed=1)).sum(), [leaf, *memory.parameters()])]
 
 
 TIMING_LENGTH = 13

@@ -5,6 +5,8 @@ batch_layout        padding and packed documents: where the tokens of a batch ar
 state               what a layer carries from one call to the next
 short_convolution   optional short convolution on queries, keys and values
 fast_weights        the fast-weight memory of a layer
+softmax_memory      the softmax memory of a layer
+meta_tokens         learned vectors in front of every document
 hybrid_memory       one layer: two memories and their mixer
 block               memory and MLP around a residual stream
 sequence_model      tokens to logits

@@ -10,7 +10,7 @@ from hqlt_lab.registry import check_maximums, check_minimums, parse_settings, pa
 from hqlt_lab.registry.settings_parsing import raise_if_invalid
 
 PerLayer = Any  # a component or an MLP, or a list or a pattern of them over the layers: see `layer_pattern`
-COMPONENT_KINDS = ("update_rule", "timing", "mixer", "positions", "feature_map")
+COMPONENT_KINDS = ("update_rule", "attention", "timing", "mixer", "positions", "feature_map")
 PER_LAYER_SETTINGS = (*COMPONENT_KINDS, "mlp")
 MLP_KINDS = ("swiglu", "gelu", "none")
 
@@ -32,6 +32,8 @@ class ModelConfig:
     """Blocks."""
     update_rule: PerLayer = "delta"
     """How a token updates the fast weights."""
+    attention: PerLayer = "softmax"
+    """How softmax reads the tokens of its window."""
     timing: PerLayer = "synchronous"
     """When a token enters which memory."""
     mixer: PerLayer = "vector"
@@ -46,6 +48,8 @@ class ModelConfig:
     """RMSNorm per head on the output of the mixer."""
     output_gate: bool = False
     """SiLU gate on the output of the mixer."""
+    meta_tokens: int = 0
+    """Learned vectors in front of every document, which both memories read and no metric counts."""
     short_conv: int = 0
     """Taps of a causal depthwise convolution on queries, keys and values; 0: none."""
     norm: Literal["rms", "layer"] = "rms"
@@ -77,7 +81,9 @@ class ModelConfig:
 
     def _size_issues(self) -> list[ConfigIssue]:
         minimums = {"width": 1, "heads": 1, "layers": 1, "vocabulary": 1, "mlp_width": 1, "short_conv": 0}
+        minimums |= {"meta_tokens": 0}
         maximums = {"width": 2**20, "layers": 1000, "mlp_width": 2**22, "short_conv": 2**10}
+        maximums |= {"meta_tokens": 2**16}
         issues = check_minimums(self, minimums) + check_maximums(self, maximums)
         if not 0 <= self.dropout < 1:
             message = f"a fraction from 0 to less than 1 is needed, got {self.dropout}."

@@ -1,6 +1,7 @@
 """One layer of a hybrid: softmax over a window and fast weights, with the same queries, keys and values.
 
-    kv = softmax(q k / sqrt(K)) v            over the tokens that the schedule shows, q and k with positions
+    kv = softmax(q k / sqrt(K)) v            over the tokens that the schedule shows, q and k with positions, and
+                                             with what the attention component changes
     fw = S phi(q) / sqrt(K)                  S written by the update rule with phi(k), v
     y  = W_o norm(mix(fw, kv))               RMSNorm per head, optionally gated by SiLU(W_g x)
 
@@ -14,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from hqlt_lab.components._head_norm import HeadNorm
+from hqlt_lab.components.attention._base import Attention
 from hqlt_lab.components.feature_maps._base import FeatureMap
 from hqlt_lab.components.mixers._base import Mixer
 from hqlt_lab.components.positions._base import Positions
@@ -23,21 +26,14 @@ from hqlt_lab.model.batch_layout import TokenPositions, compute_token_positions
 from hqlt_lab.model.config import COMPONENT_KINDS, ModelConfig, OpsConfig
 from hqlt_lab.model.fast_weights import scan_fast_weights
 from hqlt_lab.model.short_convolution import ShortConvolution
-from hqlt_lab.model.state import CachedTokens, MemoryState
-from hqlt_lab.ops.attention.scheduled_softmax import attend
+from hqlt_lab.model.softmax_memory import make_tokens, next_attention_state, read_softmax
+from hqlt_lab.model.state import AttentionState, CachedTokens, MemoryState
 from hqlt_lab.ops.memory_schedule import Schedule
 from hqlt_lab.registry import build, parse_spec
 
 
 class ResidualProjection(nn.Linear):
     """A linear map whose output is added to the residual stream; its initial weights may be smaller than others'."""
-
-
-class HeadNorm(nn.RMSNorm):
-    """RMSNorm that casts its weight to the dtype of its input, as linear maps do: torch fuses only that case."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, self.normalized_shape, self.weight.to(x.dtype), self.eps)
 
 
 class HybridMemory(nn.Module):
@@ -61,8 +57,10 @@ class HybridMemory(nn.Module):
         self.schedule: Schedule = build_component("timing")
         self.mixer: Mixer = build_component("mixer")
         self.update_rule: UpdateRule | None = build_component("update_rule") if "fw" in self.mixer.reads else None
+        self.attention: Attention | None = None
         self.positions: Positions | None = None
         if "kv" in self.mixer.reads:
+            self.attention = build_component("attention")
             self.positions = leave_out_input_positions(build_component("positions"))
         self.feature_map: FeatureMap | None = None
         if self.update_rule is not None:
@@ -94,9 +92,8 @@ class HybridMemory(nn.Module):
         visible_tokens = CachedTokens(k, v, gates if self.schedule.needs_gate_cache else None)
         if state is not None and state.kv_cache is not None:
             visible_tokens = state.kv_cache.append_tokens(visible_tokens)
-        # without past tokens, and with one document per row, cheaper forms of attention are possible
-        position = None if state is None and not token_positions.is_packed else token_positions.position
-        kv = self.read_softmax(q, visible_tokens, position) if self.positions is not None else None
+        kv_cache_size = self.kv_cache_size(token_positions)
+        kv, attention_state = self.read_window(x, q, visible_tokens, state, token_positions, kv_cache_size)
         fw, fast_weights = None, None
         if self.update_rule is not None and self.feature_map is not None and gates is not None:
             fw, fast_weights = scan_fast_weights(
@@ -113,8 +110,9 @@ class HybridMemory(nn.Module):
         mixed = self.norm(self.mixer(x, fw, kv)).transpose(1, 2).flatten(2)  # [B, T, width]
         if self.to_gate is not None:
             mixed = mixed * F.silu(self.to_gate(x))
+        kv_cache = self.next_kv_cache(visible_tokens, token_positions, kv_cache_size)
         return self.to_out(mixed), MemoryState(
-            token_positions.document_length, self.next_kv_cache(visible_tokens, token_positions), fast_weights, conv
+            token_positions.document_length, kv_cache, fast_weights, conv, attention_state
         )
 
     def silence(self, name: str, answer: Tensor | None) -> Tensor | None:
@@ -125,7 +123,7 @@ class HybridMemory(nn.Module):
 
     def own_components(self, name: str) -> list[nn.Module]:
         """Return the components that only one of the memories uses, "fw" or "kv"."""
-        components = (self.update_rule, self.feature_map) if name == "fw" else (self.positions,)
+        components = (self.update_rule, self.feature_map) if name == "fw" else (self.attention, self.positions)
         return [component for component in components if component is not None]
 
     def set_backends(self, ops: OpsConfig) -> None:
@@ -154,26 +152,46 @@ class HybridMemory(nn.Module):
         """Reshape [B, T, H * writes * K] to [B, H, T * writes, K]."""
         return u.unflatten(-1, (self.heads, writes, -1)).transpose(1, 2).flatten(2, 3)
 
-    def read_softmax(self, q: Tensor, visible_tokens: CachedTokens, position: Tensor | None) -> Tensor:
-        """Return the output of softmax [B, H, T, V].  If a token has several pairs, softmax uses the first."""
-        assert self.positions is not None
-        k, v = visible_tokens.k[:, :, :: self.writes], visible_tokens.v[:, :, :: self.writes]
-        t = torch.arange(q.shape[2], device=q.device)[None] if position is None else position
-        cache_offset = torch.arange(q.shape[2] - k.shape[2], 0, device=q.device)
-        s = torch.cat([t[:, :1] + cache_offset, t], 1)  # positions of the cached tokens, then those of this call
-        q, k = self.positions.rotate(q, t), self.positions.rotate(k, s)
-        return attend(q, k, v, self.schedule, position, self.ops.attention)
+    def read_window(
+        self,
+        x: Tensor,
+        q: Tensor,
+        visible_tokens: CachedTokens,
+        state: MemoryState | None,
+        token_positions: TokenPositions,
+        kv_cache_size: int | None,
+    ) -> tuple[Tensor | None, AttentionState | None]:
+        """Return the output of softmax [B, H, T, V] and its new state.
 
-    def next_kv_cache(self, visible_tokens: CachedTokens, token_positions: TokenPositions) -> CachedTokens | None:
-        """Return the tokens to carry to the next call."""
+        If a token has several pairs, softmax reads the first.
+        """
+        if self.attention is None or self.positions is None:
+            return None, None
+        # without past tokens, and with one document per row, cheaper forms of attention are possible
+        position = None if state is None and not token_positions.is_packed else token_positions.position
+        past = None if state is None else state.attention
+        k, v = visible_tokens.k[:, :, :: self.writes], visible_tokens.v[:, :, :: self.writes]
+        tokens, sinks = make_tokens(self.attention, x, k, v, past), None if past is None else past.sinks
+        kv = read_softmax(
+            self.attention, self.positions, self.schedule, self.ops.attention, x, q, tokens, position, sinks
+        )
+        return kv, next_attention_state(tokens, past, kv_cache_size, self.schedule.limited_sinks, token_positions)
+
+    def kv_cache_size(self, token_positions: TokenPositions) -> int | None:
+        """Return the number of tokens to carry to the next call, or None for all."""
         capacity = self.kv_cache_capacity
-        if capacity is None and token_positions.is_uniform:
-            return visible_tokens
+        if capacity is not None:
+            return capacity
         # rows of different lengths are aligned at their end, so an unlimited cache is as long as the longest document
-        size = int(token_positions.document_length.max()) if capacity is None else capacity
-        if not size and capacity is not None:
+        return None if token_positions.is_uniform else int(token_positions.document_length.max())
+
+    def next_kv_cache(
+        self, visible_tokens: CachedTokens, token_positions: TokenPositions, size: int | None
+    ) -> CachedTokens | None:
+        """Return the last `size` tokens (None: all), which are carried to the next call."""
+        if self.kv_cache_capacity == 0:
             return None
-        return visible_tokens.keep_last_tokens(size, token_positions, self.writes)
+        return visible_tokens if size is None else visible_tokens.keep_last_tokens(size, token_positions, self.writes)
 
     @property
     def features(self) -> int:

@@ -25,6 +25,7 @@ from hqlt_lab.model.block import Block, make_norm
 from hqlt_lab.model.config import ModelConfig, OpsConfig, model_config
 from hqlt_lab.model.hybrid_memory import HybridMemory
 from hqlt_lab.model.initialize import initialize_parameters
+from hqlt_lab.model.meta_tokens import insert_meta_tokens
 from hqlt_lab.model.state import State, check_state
 from hqlt_lab.ops.fused.linear_cross_entropy import cross_entropy
 from hqlt_lab.registry import build
@@ -40,6 +41,7 @@ class SequenceModel(nn.Module):
         self.norm = make_norm(config)
         self.drop = nn.Dropout(config.dropout)
         self.positions = build_input_positions(config)
+        self.meta_tokens = nn.Embedding(config.meta_tokens, config.width) if config.meta_tokens else None
         self.embed, self.head = None, None
         if config.vocabulary is not None:
             self.embed = nn.Embedding(config.vocabulary, config.width)
@@ -103,6 +105,10 @@ class SequenceModel(nn.Module):
 
     def encode_left_aligned(self, x: Tensor, state: State | None, layout: Layout | None) -> tuple[Tensor, State]:
         """Map embedded tokens to the vectors that the head reads, with padding at the end of each row."""
+        inserted = None
+        if self.meta_tokens is not None:
+            inserted = insert_meta_tokens(x, self.meta_tokens.weight, layout, is_first_call=state is None)
+            x, layout = (x, layout) if inserted is None else inserted[:2]
         token_positions = compute_token_positions(x, None if state is None else state[0].document_length, layout)
         x = self.drop(x)
         if self.positions is not None:
@@ -112,6 +118,7 @@ class SequenceModel(nn.Module):
         for block, block_state in zip(self.blocks, state or [None] * len(self.blocks), strict=True):
             x, new_state = block(x, block_state, token_positions)
             new_states.append(new_state)
+        x = x if inserted is None else inserted.remove(x)
         return self.norm(x), tuple(new_states)
 
 

@@ -2,8 +2,8 @@
 
 Shape and content depend only on the tokens of the current document, not on how they arrived: at once, in chunks, token
 by token, padded, or after other documents.  Per head it has the S (K + V) + K V numbers of the paper, plus cached
-gates, a normalizer and the inputs of the convolutions where the composition needs them.  Gates that a rule returns as
-one tensor, such as erase = write = beta, are stored once.
+gates, a normalizer, the inputs of the convolutions, sums of forget gates and sinks where the composition needs them.
+Gates that a rule returns as one tensor, such as erase = write = beta, are stored once.
 """
 
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hqlt_lab.model.batch_layout import TokenPositions
-from hqlt_lab.ops.gates import GateTuple, concat_gates, map_gates
+from hqlt_lab.ops.gates import GateTuple, OptionalTensor, concat_gates, map_gates
 
 
 class CachedTokens(NamedTuple):
@@ -49,6 +49,29 @@ class CachedTokens(NamedTuple):
         return CachedTokens(keep_last(self.k), keep_last(self.v), gates)
 
 
+class SoftmaxTokens(NamedTuple):
+    """Tokens that softmax reads: key and value, and what the attention component and forget gates need of each."""
+
+    k: Tensor  # [B, H, S, K]
+    v: Tensor  # [B, H, S, V]
+    features: OptionalTensor  # [B, H, S, F]
+    decay: OptionalTensor  # [B, H, S] float64: sums of log forget gates
+
+    def append_tokens(self, later: "SoftmaxTokens") -> "SoftmaxTokens":
+        pairs = zip(self, later, strict=True)
+        k, v, features, decay = (None if u is None or w is None else torch.cat([u, w], 2) for u, w in pairs)
+        assert k is not None and v is not None
+        return SoftmaxTokens(k, v, features, decay)
+
+
+class AttentionState(NamedTuple):
+    """What softmax carries beside the KV cache.  A field is None if it is not needed."""
+
+    features: OptionalTensor  # [B, H, S, F] of the cached tokens
+    decay: OptionalTensor  # [B, H, S] sums of log forget gates since the document's first token
+    sinks: SoftmaxTokens | None  # the first tokens of the document
+
+
 class MemoryState(NamedTuple):
     """State of one layer.  A field is None if the composition does not need it."""
 
@@ -56,6 +79,7 @@ class MemoryState(NamedTuple):
     kv_cache: CachedTokens | None  # tokens that softmax can still see or that are not yet in the fast weights
     fw: Tensor | None  # [B, H, K, V] the fast weights
     conv: tuple[Tensor, ...] | None  # the latest inputs of the convolutions on q, k, v
+    attention: AttentionState | None = None  # what softmax needs beside the keys and values in the cache
 
 
 State = tuple[MemoryState, ...]  # state of a model, layer by layer

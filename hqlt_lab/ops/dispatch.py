@@ -46,6 +46,8 @@ class OpSpec(NamedTuple):
     is_masked: bool = False  # softmax: whether the mask hides more than the future
     has_past_keys: bool = False  # softmax: whether there are keys from before the first query
     needs_grad: bool = True
+    has_decay: bool = False  # softmax: whether scores decay by the sum of log forget gates
+    has_sinks: bool = False  # softmax: whether the first tokens of a document are visible beside the window
     limitation: str = ""  # what only a general implementation supports, such as "forward-mode differentiation is used"
     has_lookup: bool = True  # scan: whether the rule looks up what the memory holds
 
@@ -179,6 +181,10 @@ def flash_attn_unsupported_reason(spec: OpSpec) -> str:
         return NEEDS_GPU
     if spec.limitation or spec.has_past_keys:
         return spec.limitation or "there are keys before the first query"
+    if spec.has_decay:
+        return "it computes in half precision, which cannot hold sums of log forget gates"
+    if spec.has_sinks:
+        return "it has no attention sinks"
     if spec.dtype not in HALF_PRECISION_DTYPES:
         return f"it supports bfloat16 and float16, not {dtype_name(spec.dtype)}"
     widest = max(spec.key_dim, spec.value_dim)
@@ -188,6 +194,8 @@ def flash_attn_unsupported_reason(spec: OpSpec) -> str:
 def sdpa_discouraged_reason(spec: OpSpec) -> str:
     if spec.device != "cuda":
         return "blocks is at least as fast here"
+    if spec.has_decay:
+        return "with forget gates it computes in float32"
     return "with a mask it computes all pairs of tokens" if spec.is_masked else ""
 
 

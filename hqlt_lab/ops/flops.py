@@ -3,7 +3,8 @@
 This is the convention of torch's FlopCounterMode.  Element-wise work (activations, norms, gates, softmax itself) and
 embedding lookups count as 0.  Products that a mask hides afterwards are counted, since they are computed.
 
-    softmax, per head, T queries, S keys  forward 2 T S (K + V), backward 2 T S (3 K + 2 V): the scores are recomputed
+    softmax, per head, T queries, S keys  forward 2 T S (K + V), backward 2 T S (3 K + 2 V): the scores are recomputed;
+                                          with forget gates K and V include extra channels (`ops.attention`)
     fast weights, per head and chunk of C tokens with L = C * writes writes; products with an empty state are omitted
       forward     q S 2 C K V,   q k^T 2 C L K,   A u 2 C L V,   k^T u 2 L K V
         erasing   k k^T 2 L^2 K,   k S 2 L K V,   (I + epsilon N)^-1 and N u 2 L^2 V each
@@ -22,7 +23,8 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from hqlt_lab.ops.attention.scheduled_softmax import count_band_scores, select_form
+from hqlt_lab.ops.attention.decay_channels import BAND_CHANNELS, count_causal_channels
+from hqlt_lab.ops.attention.scheduled_softmax import count_band_scores, count_sink_scores, select_form
 from hqlt_lab.ops.attention.sliding_window_cpu import banded_attention_backward_op, banded_attention_op
 from hqlt_lab.ops.fused.gated_mlp import swiglu_backward_op, swiglu_op
 from hqlt_lab.ops.fused.linear_cross_entropy import cross_entropy_backward_op, cross_entropy_op
@@ -74,13 +76,24 @@ def measure_flops(function: Callable[[], Any]) -> int:
     return counter.total
 
 
-def softmax_flops(schedule: Schedule, queries: int, keys: int, heads: int, key_dim: int, value_dim: int) -> Flops:
+def softmax_flops(
+    schedule: Schedule, queries: int, keys: int, heads: int, key_dim: int, value_dim: int, has_decay: bool = False
+) -> Flops:
     """Return the FLOPs of `attend` on one row, in the form that it selects for this schedule and these lengths."""
     form, span, scores = select_form(schedule, queries, keys), schedule.attention_span, queries * keys
-    if span is not None and form == "blocks":
-        scores = -(-queries // span) * span * span
     if span is not None and form == "bands":
         scores = count_band_scores(queries, span)
+        if schedule.limited_sinks:  # computed without an operator of its own, so that the scores are saved
+            scores += count_sink_scores(schedule, queries, keys)
+            return product_flops(2 * heads * scores * (key_dim + value_dim))
+        return attention_flops(heads * scores, key_dim + BAND_CHANNELS * has_decay, value_dim)
+    if form == "dense" and has_decay:  # torch's fused kernels have no gradient by a mask, so the scores are saved
+        return product_flops(2 * heads * scores * (key_dim + value_dim))
+    if form in ("causal", "blocks"):
+        length = queries if form == "causal" or span is None else span
+        scores = -(-queries // length) * length * length
+        key_dim += count_causal_channels(length) * has_decay
+        value_dim = max(value_dim, key_dim) if has_decay else value_dim
     return attention_flops(heads * scores, key_dim, value_dim)
 
 

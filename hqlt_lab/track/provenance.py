@@ -20,7 +20,7 @@ from typing import Any
 
 from hqlt_lab.errors import RegistryError
 from hqlt_lab.experiment.cell import Cell
-from hqlt_lab.experiment.fill_defaults import fill_model, strip_model_defaults
+from hqlt_lab.experiment.fill_defaults import LATER_KINDS, fill_model, strip_model_defaults
 from hqlt_lab.files import read_json
 from hqlt_lab.hashing import digest_bytes, hash_chunks
 from hqlt_lab.redact import redact_secrets
@@ -150,6 +150,9 @@ def component_hashes(model_json: str) -> dict[str, str]:
         names = dict(components)
         if "update_rule" in names:
             names.setdefault("feature_map", find_factory("update_rule", names["update_rule"]).feature_map)  # type: ignore[attr-defined]
+        if "kv" in getattr(find_factory("mixer", names["mixer"]), "reads", ("fw", "kv")):
+            for kind, component in LATER_KINDS.items():
+                names.setdefault(kind, component["name"])
         for kind, name in names.items():
             hashes |= component_hash_entry(kind, name)
     return hashes

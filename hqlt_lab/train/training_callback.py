@@ -75,7 +75,8 @@ def tokens_per_second_at(flops: float, model: SequenceModel, length: int) -> flo
 
 PROBE_ROWS = 8
 PROBE_METRICS = (
-    "share", "gate_fw", "gate_kv", "norm_fw", "norm_kv", "state_norm", "state_rank", "erase", "keep", "entropy",
+    "share", "gate_fw", "gate_kv", "norm_fw", "norm_kv", "state_norm", "state_rank", "erase", "keep", "forget",
+    "entropy",
 )  # fmt: skip
 
 

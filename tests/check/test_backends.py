@@ -21,24 +21,26 @@ from hqlt_lab.registry import available
 from tests.cli.test_cli import run_hqlt
 from tests.issues import raises_issue
 
+ATTENTION = {label for name in available("attention") for label in (name, f"{name}, 2 sinks")}
 LINEAR_RULES = set(available("update_rule")) - {"tanh_delta"}
 SLOW_IN_THE_INTERPRETER = {"erase_then_delta", "gdn2", "kda", "rwkv7"}
 
 
 @pytest.mark.parametrize("backend", ["torch", "blocks", "sdpa", "flex"])
 def test_cpu_backend_agrees_with_the_reference(backend):
-    cells = [cell for cell in compare_backend(backend, "cpu") if "gradient of log-keeps" not in cell.rule]
-    assert len(cells) == len(available("timing")) * (len(available("update_rule")) if backend == "torch" else 1)
+    cells = [cell for cell in compare_backend(backend, "cpu") if "gradient of log-keeps" not in cell.component]
+    components = {"torch": len(available("update_rule"))}.get(backend, 2 * len(available("attention")))
+    assert len(cells) == len(available("timing")) * components
     passed = [cell for cell in cells if cell.outcome == "passed"]
     assert all(cell.error < 1e-12 for cell in passed)
     assert {cell.detail for cell in cells if cell not in passed} <= {"the rule is not linear in its state"}
-    assert {cell.rule for cell in passed} == (LINEAR_RULES if backend == "torch" else {""})
+    assert {cell.component for cell in passed} == (LINEAR_RULES if backend == "torch" else ATTENTION)
     assert all((cell.detail == "without gradients") == (backend == "flex") for cell in passed)
 
 
 def test_gradient_of_small_keeps_is_compared_in_float32():
     cells = list(compare_decay_gradients("torch", "cpu"))
-    assert [cell.rule for cell in cells] == [
+    assert [cell.component for cell in cells] == [
         f"{rule}, gradient of log-keeps around {log_keep}" for rule in ("gated_delta", "kda") for log_keep in (-5, -10)
     ]
     assert {(cell.outcome, cell.precision) for cell in cells} == {("passed", "float32")}
@@ -60,8 +62,8 @@ def test_gradient_that_is_one_percent_off_is_detected(monkeypatch):
 
     monkeypatch.setattr(dispatch, "chunked_scan", wrong_scan)
     monkeypatch.setattr(scheduled_softmax, "attend_by_form", wrong_attention)
-    for backend, rule in (("torch", "delta"), ("blocks", "")):
-        cell = compare_cell(backend, torch.float64, rule, "delayed_stream", "cpu")
+    for backend, component in (("torch", "delta"), ("blocks", "softmax")):
+        cell = compare_cell(backend, torch.float64, component, "delayed_stream", "cpu")
         assert cell.outcome == "failed" and 1e-3 < cell.error < 1e-1 and cell.detail == "whole"
 
 
@@ -120,7 +122,7 @@ def test_fla_kernels_agree_with_the_reference_in_the_interpreter():
     pytest.importorskip("fla")
     cells = list(compare_backends("fla", "cpu"))
     assert not [cell for cell in cells if cell.outcome == "failed"]
-    passed = {(cell.precision, cell.rule, cell.timing) for cell in cells if cell.outcome == "passed"}
+    passed = {(cell.precision, cell.component, cell.timing) for cell in cells if cell.outcome == "passed"}
     timings = available("timing")
     assert passed == {
         (precision, rule, timing)

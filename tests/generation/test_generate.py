@@ -23,6 +23,7 @@ COMPOSITIONS = [
     {"timing": {"name": "delayed_stream", "window": 4}, "update_rule": "delta_product", "mixer": "independent_vector"},
     {"timing": {"name": "delayed_chunk", "window": 4}, "update_rule": "linear_attention", "mixer": "sum"},
     {"update_rule": "gated_delta", "mixer": "fw_only"},
+    {"timing": {"name": "synchronous", "window": 4, "sinks": 2}, "attention": "forgetting", "meta_tokens": 3},
     {"timing": {"name": "synchronous", "window": None}, "mixer": "kv_only", "positions": "sinusoidal"},
 ]
 

@@ -75,9 +75,12 @@ def test_memory_is_float32_under_bfloat16_autocast_and_does_not_grow():
     assert all(layer.fw.abs().max() < 100 for layer in state)
 
 
+@pytest.mark.parametrize("sinks", [0, 4])
+@pytest.mark.parametrize("attention", ["softmax", "forgetting"])
 @pytest.mark.parametrize("timing", ["synchronous", "delayed_stream", "delayed_chunk"])
-def test_sequence_in_chunks_and_token_by_token_equals_one_call(timing):
-    model = build_model(vocabulary=16, timing={"name": timing, "window": 64}, **MODEL).cuda()
+def test_sequence_in_chunks_and_token_by_token_equals_one_call(timing, attention, sinks):
+    timing = {"name": timing, "window": 64, "sinks": sinks}
+    model = build_model(vocabulary=16, timing=timing, attention=attention, meta_tokens=sinks, **MODEL).cuda()
     x = torch.randint(0, 16, (2, 300), device="cuda")
     with torch.autocast("cuda", torch.bfloat16), torch.no_grad():
         expected, _ = model(x)

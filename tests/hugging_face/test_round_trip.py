@@ -16,6 +16,7 @@ COMPOSITIONS = [
     *({"timing": {"name": name, "window": 4}} for name in lab.available("timing")),
     *(WINDOW | {"update_rule": name} for name in lab.available("update_rule")),
     *(WINDOW | {"mixer": name} for name in lab.available("mixer")),
+    WINDOW | {"attention": {"name": "forgetting", "qk_norm": True, "gate": "head"}, "meta_tokens": 3},
     *(WINDOW | {"positions": name} for name in lab.available("positions")),
     WINDOW | {"update_rule": "linear_attention", "feature_map": "elu_plus_one"},
     WINDOW | {"update_rule": "delta", "feature_map": "silu_l2"},

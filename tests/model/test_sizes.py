@@ -7,6 +7,7 @@ from torch.utils.flop_counter import FlopCounterMode, conv_flop_count, sdpa_back
 
 import hqlt_lab as lab
 from hqlt_lab.check.component_under_test import count_held_bytes
+from hqlt_lab.components.attention._base import Attention
 from hqlt_lab.components.feature_maps._base import FeatureMap
 from hqlt_lab.components.mixers._base import Mixer
 from hqlt_lab.components.update_rules._base import StepRule, UpdateRule
@@ -80,9 +81,17 @@ def compositions_of_kind(kind):
 
 
 CHUNKS = {"name": "delayed_chunk", "window": 4}
+WINDOWS = [{"name": "synchronous", "window": 4}, {"name": "synchronous", "window": None}, CHUNKS]
 COMPOSITIONS = [
     *compositions_of_kind("update_rule"),
     *compositions_of_kind("mixer"),
+    *({"attention": name, "timing": timing} for name in lab.available("attention") for timing in WINDOWS),
+    {"attention": {"name": "softmax", "qk_norm": True, "gate": "channel", "logit_scale": "log_length"}},
+    {"attention": [{"name": "forgetting", "gate": "head"}, "softmax"]},
+    *(
+        {"attention": name, "timing": WINDOWS[0] | {"sinks": 3}, "meta_tokens": 60}
+        for name in lab.available("attention")
+    ),
     *compositions_of_kind("positions"),
     *(
         {"feature_map": spec, "update_rule": "gated_delta"}
@@ -200,6 +209,28 @@ def test_user_components_are_counted_by_running_them():
     assert model_sizes["feature_map"] == ComponentSize(
         "feature_map", 6, 0, forward, 3 * forward, 2 * (1 + 3) * per_vector
     )
+
+
+class Projected(Attention):
+    """A user's attention component with a product per key."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.to_key = nn.Linear(width // heads, width // heads, bias=False)
+
+    def transform(self, x, inputs):
+        return inputs._replace(k=self.to_key(inputs.k))
+
+
+def test_user_attention_is_counted_for_each_key_that_it_reads():
+    timing = {"name": "synchronous", "window": 3, "sinks": 1}
+    with lab.temporary_components():
+        lab.register("attention", "projected")(Projected)
+        model_sizes = sizes(SequenceModel(ModelConfig(**TINY, attention="projected", timing=timing)), 7)
+    per_key = 2 * 2 * 2 * 2  # two heads
+    forward = 7 * per_key
+    # decoding reads a cache of three tokens, a sink and the token itself
+    assert model_sizes["attention"] == ComponentSize("attention", 4, 0, forward, 3 * forward, 5 * per_key)
 
 
 class Quadratic(UpdateRule):

@@ -19,6 +19,7 @@ COMPONENT_PAGES = [
         "add_task",
         "component_study",
         "add_parallel_scan",
+        "add_attention",
         "add_mixer",
         "add_timing",
     )

@@ -20,6 +20,7 @@ PAGES = [ROOT / "README.md", *(page for page in GUIDE if page.parent.name != "re
 # page -> the test in this folder that runs its Python code
 TEST_OF_PAGE = {
     "README.md": "test_docs.py::test_python_of_the_readme_runs",
+    "docs/add_attention.md": "test_guide.py::test_attention_of_the_attention_page_computes_its_formula",
     "docs/add_mixer.md": "test_guide.py::test_components_of_the_component_pages_pass_the_conformance_checks",
     "docs/add_parallel_scan.md": "test_guide.py::test_components_of_the_component_pages_pass_the_conformance_checks",
     "docs/add_task.md": "test_guide.py::test_components_of_the_component_pages_pass_the_conformance_checks",
@@ -129,6 +130,8 @@ def test_components_of_the_component_pages_pass_the_conformance_checks(tmp_path,
         for kind, name in (
             ("update_rule", "rwkv6"),
             ("update_rule", "gated_linear_attention"),
+            ("attention", "cosine"),
+            ("attention", "alibi"),
             ("mixer", "balanced"),
             ("timing", "synchronous_chunk"),
         ):
@@ -156,6 +159,32 @@ def test_rule_of_the_update_rule_page_computes_its_formula(tmp_path):
         memory = keep[:, t, :, :, None] * memory + keys[:, :, t, :, None] * values[:, :, t, None, :]
     _, state = rule.scan(keys, keys, values, rule.gates(x), None, context)
     torch.testing.assert_close(state, memory)
+
+
+def test_attention_of_the_attention_page_computes_its_formula(tmp_path):
+    import torch
+    import torch.nn.functional as F
+
+    settings = {"width": 8, "heads": 2, "layers": 1, "mixer": "kv_only", "positions": "none"}
+    with lab.temporary_components():
+        for name in ("cosine", "alibi"):
+            (tmp_path / f"{name}.py").write_text(component_page_files()[f"{name}.py"])
+            lab.load_components(tmp_path / f"{name}.py")
+        layers = {
+            name: lab.build_model(attention=name, timing={"name": "synchronous", "window": 4}, **settings).memories[0]
+            for name in ("cosine", "alibi")
+        }
+    x, distance = torch.randn(1, 9, 8).double(), torch.arange(9)[:, None] - torch.arange(9)
+    for name, layer in layers.items():
+        q, k, v, _ = layer.double().project(x, None, None)
+        if name == "cosine":
+            factor = torch.log2(torch.tensor(64**2 - 64).double())
+            scores = factor * F.cosine_similarity(q[:, :, :, None], k[:, :, None], -1)
+        else:
+            scores = q @ k.mT / 2 - torch.tensor([2**-4, 2**-8])[:, None, None] * distance
+        weights = scores.masked_fill((distance < 0) | (distance >= 4), -torch.inf).softmax(-1)
+        answer = (layer.norm(weights @ v)).transpose(1, 2).flatten(2)
+        torch.testing.assert_close(layer(x)[0], layer.to_out(answer), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", ("layer", "timings"))

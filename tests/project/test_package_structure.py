@@ -38,6 +38,7 @@ ALLOWED_IMPORTS = {
     "ops.fused": "ops",
     "ops.scan": "ops",
     "components": "",
+    "components.attention": "registry ops components",
     "components.feature_maps": "errors registry ops",
     "components.mixers": "registry",
     "components.positions": "errors registry",

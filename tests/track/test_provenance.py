@@ -85,7 +85,7 @@ def test_a_cell_has_the_hashes_of_the_components_it_uses_and_no_other(experiment
     )
     assert set(hybrid) == {
         "lab", "task parity", "update_rule delta", "timing synchronous", "mixer vector", "positions none",
-        "feature_map silu_l2",
+        "feature_map silu_l2", "attention softmax",
     }  # fmt: skip
     assert "update_rule delta" not in softmax and "mixer kv_only" in softmax
     assert all(len(value) == 12 for value in hybrid.values())

@@ -213,7 +213,7 @@ def check_conformance(
         bool,
         json_option(
             "a list of components: kind, name, passed, results (each with its check, outcome, detail); for backends: "
-            "backend, precision, rule, timing, outcome, error, detail."
+            "backend, precision, component, timing, outcome, error, detail."
         ),
     ] = False,
 ) -> None:
@@ -261,26 +261,26 @@ def check_backends(backend: str | None, as_json: bool) -> None:
     with stderr_console.status("comparing backends ...") as status:
         for cell in compare_backends(backend):
             comparisons.append(cell)
-            status.update(f"{cell.backend} {cell.precision} {cell.rule} {cell.timing}: {format_deviation(cell)}")
+            status.update(f"{cell.backend} {cell.precision} {cell.component} {cell.timing}: {format_deviation(cell)}")
     print(dump_json(comparisons)) if as_json else console.print(backend_table(comparisons))
     if failed := [cell for cell in comparisons if cell.outcome == "failed"]:
         names = "; ".join(
-            f"{cell.backend} {cell.precision} {cell.rule} {cell.timing}, {cell.detail}" for cell in failed
+            f"{cell.backend} {cell.precision} {cell.component} {cell.timing}, {cell.detail}" for cell in failed
         )
         raise PartialFailure(f"These differ from the reference by more than the tolerance: {names}.")
 
 
 def backend_table(cells: Iterable["BackendComparison"]) -> Table:
-    """Return a table with a row per backend, precision and update rule, and a column per timing."""
+    """Return a table with a row per backend, precision and component, and a column per timing."""
     timings = available("timing")
-    table = Table("backend", "precision", "update_rule", *timings, box=None, pad_edge=False, title_justify="left")
+    table = Table("backend", "precision", "component", *timings, box=None, pad_edge=False, title_justify="left")
     table.caption = (
         "Largest deviation from the reference among outputs, states and gradients, relative to the largest value."
     )
     rows: dict[tuple[str, str, str], dict[str, Text]] = {}
     for cell in cells:
         style = {"passed": "green", "failed": "bold red", "unavailable": "dim", "reported": "yellow"}[cell.outcome]
-        row = rows.setdefault((cell.backend, cell.precision, cell.rule or "softmax"), {})
+        row = rows.setdefault((cell.backend, cell.precision, cell.component), {})
         row[cell.timing] = Text(format_deviation(cell), style=style)
     for names, row in rows.items():
         table.add_row(*names, *(row.get(timing, "") for timing in timings))

@@ -18,11 +18,12 @@ from hqlt_lab.model.analysis.model_flops import component_flops, component_of_na
 from hqlt_lab.model.analysis.state_size import state_size
 from hqlt_lab.model.sequence_model import SequenceModel
 
-INPUT_COMPONENTS = ("embedding", "positions", "norms", "projections", "convolutions", "feature_map")
+INPUT_COMPONENTS = ("embedding", "meta_tokens", "positions", "norms", "projections", "convolutions", "feature_map")
 COMPONENT_ORDER = (
     *INPUT_COMPONENTS,
     "update_rule",
     "fast_weights",
+    "attention",
     "softmax",
     "mixer",
     "mlp",
@@ -63,7 +64,8 @@ def sizes(model: SequenceModel, length: int) -> ModelSizes:
     """Return the size of a model for rows of `length` tokens; decoding is counted after that many tokens."""
     if length < 1:
         raise ConfigError.at("length", "below_minimum", f"at least 1 token is needed, got {length}.")
-    contributions = [*parameter_sizes(model), *state_sizes(model, length)]
+    inner_length = length + model.config.meta_tokens
+    contributions = [*parameter_sizes(model), *state_sizes(model, inner_length)]
     contributions += [
         ComponentSize(component, 0, 0, forward, forward + backward, decoding)
         for component, forward, backward, decoding in component_flops(model, length)
@@ -71,7 +73,7 @@ def sizes(model: SequenceModel, length: int) -> ModelSizes:
     names = dict.fromkeys((*COMPONENT_ORDER, *(size.component for size in contributions)))
     totals = (sum_sizes(name, (size for size in contributions if size.component == name)) for name in names)
     components = tuple(size for size in totals if any(size[1:]))
-    return ModelSizes(length, components, sum(sequential_steps_per_token(model)) * length)
+    return ModelSizes(length, components, sum(sequential_steps_per_token(model)) * inner_length)
 
 
 def sequential_steps_per_token(model: SequenceModel) -> Iterator[int]:
@@ -90,10 +92,15 @@ def parameter_sizes(model: SequenceModel) -> Iterator[ComponentSize]:
 
 
 def state_sizes(model: SequenceModel, length: int) -> Iterator[ComponentSize]:
-    """Yield the state of each layer.  The KV cache belongs to softmax, or without softmax to the fast weights."""
+    """Yield the state of each layer after `length` tokens, meta tokens included.
+
+    The KV cache belongs to softmax, or without softmax to the fast weights.
+    """
     for memory in model.memories:
         layer_state = state_size(memory, length, memory.to_q.weight.dtype)
         yield ComponentSize("fast_weights" if memory.positions is None else "softmax", state=layer_state.kv_cache)
+        yield ComponentSize("softmax", state=layer_state.sinks)
+        yield ComponentSize("attention", state=layer_state.attention)
         yield ComponentSize("update_rule", state=layer_state.gates)
         yield ComponentSize("fast_weights", state=layer_state.fw)
         yield ComponentSize("convolutions", state=layer_state.conv)

@@ -3,6 +3,8 @@
     linear map, convolution, norm           its input and its output
     embedding                               the row that is looked up, and its copy
     softmax                                 q, k and v, and its output
+    attention                               what it changes of q, k, v and the answer, read and written, and if it
+                                            computes gates of the token or changes the answer, also x
     fast weights                            q, k and v of every write, the gates, and their output
     gates of a rule                         x and the gates
     feature map, positions                  what they change, read and written; 0 if they change nothing; a row of
@@ -16,8 +18,9 @@ neighbors, and the states between chunks are assumed to stay on the processor.  
 from collections.abc import Iterator
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from hqlt_lab.components.attention._base import Attention, AttentionInputs
 from hqlt_lab.model.analysis.model_flops import (
     LINEAR_COMPONENTS,
     component_of_name,
@@ -40,7 +43,7 @@ def component_traffic(model: SequenceModel) -> Iterator[tuple[str, int]]:
     for name, module in model.named_modules():
         if component_of_name(name) in LINEAR_COMPONENTS and (numbers := map_traffic(module)):
             yield component_of_name(name), numbers
-        elif isinstance(module, nn.RMSNorm | nn.LayerNorm):
+        elif isinstance(module, nn.RMSNorm | nn.LayerNorm) and component_of_name(name) != "attention":
             yield "norms", 2 * model.config.width  # a norm per head moves as much as one per token
     for memory in model.memories:
         yield from hybrid_memory_traffic(memory)
@@ -60,8 +63,10 @@ def hybrid_memory_traffic(memory: HybridMemory) -> Iterator[tuple[str, int]]:
     u, width = example_query(memory, x), x.shape[-1]
     fw, kv = (u if name in memory.mixer.reads else None for name in ("fw", "kv"))
     yield "mixer", 0 if memory.mixer(x, fw, kv) is u else (2 + len(memory.mixer.reads)) * width
-    if memory.positions is not None:
+    if memory.attention is not None and memory.positions is not None:
         yield "softmax", 4 * width
+        if numbers := attention_traffic(memory.attention, x, u):
+            yield "attention", numbers
         yield "positions", 0 if memory.positions.rotate(u, example_position(u)) is u else 4 * width
     if memory.update_rule is not None:
         writes, gates = memory.writes, count_gate_numbers(memory.update_rule.gates(x))
@@ -69,6 +74,20 @@ def hybrid_memory_traffic(memory: HybridMemory) -> Iterator[tuple[str, int]]:
         features = memory.heads * memory.features
         yield "feature_map", (1 + writes) * (width + features)
         yield "fast_weights", (1 + writes) * (features + width) + gates
+
+
+def attention_traffic(attention: Attention, x: Tensor, u: Tensor) -> int:
+    """Return the numbers that an attention component moves for one token, whose query, key and value are u."""
+    features, log_forget = attention.key_features(x), attention.log_forget(x)
+    inputs = AttentionInputs(u, u, u, features, example_position(u) + 1)
+    changed = attention.transform(x, inputs)
+    pairs = [pair for pair in zip(inputs[:3], changed[:3], strict=True) if pair[1] is not pair[0]]
+    answer = changed.v
+    if (finished := attention.finish(x, answer)) is not answer:
+        pairs.append((answer, finished))
+    gates = sum(gate.numel() for gate in (features, log_forget) if gate is not None)
+    reads_x = gates or finished is not answer
+    return sum(before.numel() + after.numel() for before, after in pairs) + gates + x.shape[-1] * bool(reads_x)
 
 
 def count_gate_numbers(gates: GateTuple) -> int:

@@ -3,7 +3,7 @@
     probes = probe(model, tokens)
     probes["share"]                              [layers, heads], nan for layers without the quantity
 
-Means over valid tokens, with the mixer's weights a and b (`components/mixers`), at least in float32:
+Means over valid tokens without meta tokens, at least in float32; a and b are the mixer's weights (`components/mixers`):
 
     gate_fw, gate_kv        a, b                       over tokens and channels
     norm_fw, norm_kv        |fw|, |kv|                 of the output of each memory
@@ -13,6 +13,7 @@ Means over valid tokens, with the mixer's weights a and b (`components/mixers`),
     state_rank              exp(-sum p log p)          p: singular values of S over their sum (Roy & Vetterli 2007)
     erase, write, keep ...  the gates of the update rule by name; those with log_ as exp: keep = exp(log_keep);
                             gates with channels by their mean over channels
+    forget                  f                          the forget gates of softmax, if it has any
     entropy                 -sum p log p               p: softmax probabilities, in nats, over the last queries
 
 Probes use temporary hooks: they change neither the computation nor the model.
@@ -26,6 +27,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hqlt_lab.components.attention._base import Attention
 from hqlt_lab.components.mixers._base import has_weights
 from hqlt_lab.components.update_rules._base import UpdateRule
 from hqlt_lab.model.analysis.attention_entropy import attention_entropy
@@ -63,7 +65,7 @@ class Probes:
 def probe(model: nn.Module, tokens: Tensor, layout: Layout | None = None) -> Probes:
     """Run the model on tokens [B, T] (or vectors [B, T, width]) and measure; a few rows are enough."""
     inner = unwrap_compiled(model)
-    layer_probes = [LayerProbe(memory) for memory in inner.memories]
+    layer_probes = [LayerProbe(memory, inner.config.meta_tokens) for memory in inner.memories]
     with (
         force_eager(model),
         eval_mode(inner),
@@ -76,8 +78,8 @@ def probe(model: nn.Module, tokens: Tensor, layout: Layout | None = None) -> Pro
 class LayerProbe:
     """Measures the quantities of one layer in its forward hooks."""
 
-    def __init__(self, memory: HybridMemory) -> None:
-        self.memory = memory
+    def __init__(self, memory: HybridMemory, meta_tokens: int) -> None:
+        self.memory, self.meta_tokens = memory, meta_tokens
         self.fw: Tensor | None = None  # inputs of the mixer
         self.kv: Tensor | None = None
         self.quantities: dict[str, list[float]] = {}
@@ -94,15 +96,16 @@ class LayerProbe:
     ) -> None:
         """Compute the quantities and release the inputs of the mixer."""
         (x, _, token_positions), (_, state) = inputs, output
-        valid_mask = valid_token_mask(x, token_positions)
+        valid_mask = valid_token_mask(x, token_positions) & (token_positions.position >= self.meta_tokens)
         quantities = mixer_quantities(memory, x, self.fw, self.kv, valid_mask)
         if memory.update_rule is not None:
             assert state.fw is not None
             value_dim = memory.to_q.out_features // memory.heads  # a rule may store its normalizer behind the values
             quantities |= state_quantities(state.fw[..., :value_dim], valid_mask.any(1))
             quantities |= gate_quantities(memory.update_rule, x, valid_mask)
-        if memory.positions is not None:
-            quantities["entropy"] = attention_entropy(memory, x, token_positions)
+        if memory.attention is not None:
+            quantities |= forget_quantities(memory.attention, x, valid_mask)
+            quantities["entropy"] = attention_entropy(memory, x, token_positions, valid_mask)
         values = torch.stack(list(quantities.values())).tolist()  # one device synchronization for all
         self.fw, self.kv, self.quantities = None, None, dict(zip(quantities, values, strict=True))
 
@@ -155,6 +158,12 @@ def gate_quantities(rule: UpdateRule, x: Tensor, valid_mask: Tensor) -> Quantiti
             )
             for name, gate in gates.items()
         }
+
+
+def forget_quantities(attention: Attention, x: Tensor, valid_mask: Tensor) -> Quantities:
+    """Return the mean forget gate of softmax over tokens, if it has one."""
+    log_forget = attention.log_forget(x)
+    return {} if log_forget is None else {"forget": masked_mean(at_least_float32(log_forget).exp(), valid_mask)}
 
 
 def channel_mean(gate: Tensor) -> Tensor:

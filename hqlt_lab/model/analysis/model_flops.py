@@ -2,8 +2,8 @@
 
 A linear map takes 2 FLOPs per weight and token forward, and twice that backward; its input is assumed to need a
 gradient, as it does after an embedding.  The two memories are counted from shapes (`ops/flops.py`).  Components (rule,
-mixer, feature map, positions) are called on one token while torch counts, so a user's component is counted whatever it
-computes.
+attention, mixer, feature map, positions) are called on one token while torch counts, so a user's component is counted
+whatever it computes.
 
 For a model on the meta device, such as when planning a study, equal components are counted once, on a copy with real
 values.  For a single token that is faster than torch's meta operators, the first of which loads all of torch.compile.
@@ -11,11 +11,13 @@ values.  For a single token that is faster than torch's meta operators, the firs
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from hqlt_lab.components.attention._base import Attention, AttentionInputs, split_heads
 from hqlt_lab.components.update_rules._base import StepRule, UpdateRule
 from hqlt_lab.model.hybrid_memory import HybridMemory
 from hqlt_lab.model.sequence_model import SequenceModel
@@ -44,13 +46,20 @@ class ComponentFlops(NamedTuple):
 
 
 def component_flops(model: SequenceModel, length: int) -> Iterator[ComponentFlops]:
-    """Yield the FLOPs of all components; the same component may occur several times."""
-    yield from (per_token_flops(component_of_name(name), 2 * weights, length) for name, weights in linear_maps(model))
+    """Yield the FLOPs of all components; the same component may occur several times.
+
+    The blocks read the meta tokens too.
+    """
+    inner_length = length + model.config.meta_tokens
+    for name, weights in linear_maps(model):
+        component = component_of_name(name)
+        yield per_token_flops(component, 2 * weights, length if component == "head" else inner_length)
     if (positions := model.positions) is not None:
         x = example_token(model.memories[0])
-        yield per_token_flops("positions", measure_flops(lambda: positions.embed(x, example_position(x))), length)
+        embedding = measure_flops(lambda: positions.embed(x, example_position(x)))
+        yield per_token_flops("positions", embedding, inner_length)
     for memory, layers in distinct_memories(model):
-        for component, *flops in memory_flops(memory, length):
+        for component, *flops in memory_flops(memory, inner_length):
             yield ComponentFlops(component, *(layers * count for count in flops))
 
 
@@ -119,17 +128,53 @@ def mixer_flops(memory: HybridMemory) -> int:
 
 
 def softmax_memory_flops(memory: HybridMemory, length: int) -> Iterator[ComponentFlops]:
-    """Yield the FLOPs of attention, and of applying positions to queries and keys."""
+    """Yield the FLOPs of the attention component, of softmax, and of applying positions to queries and keys."""
     # decoding always reads a cache of full capacity, also at the start of a sequence
-    keys = 1 + (length if memory.kv_cache_capacity is None else memory.kv_cache_capacity)
-    u = example_query(memory, zeros_if_meta(example_token(memory)))
-    shape = (memory.heads, u.shape[-1], u.shape[-1])
-    decoding = softmax_flops(memory.schedule, 1, keys, *shape).forward
-    yield ComponentFlops("softmax", *softmax_flops(memory.schedule, length, length, *shape), decoding)
+    cached = length if memory.kv_cache_capacity is None else memory.kv_cache_capacity
+    keys = 1 + cached + memory.schedule.limited_sinks
+    x = zeros_if_meta(example_token(memory))
+    count = partial(attention_component_flops, x=x, heads=memory.heads)
+    token, two_keys = (count_cached(memory, "attention", partial(count, keys=number), number) for number in (1, 2))
+    # a component treats each key by itself, so that its FLOPs grow linearly with the number of keys
+    decoding = token.flops + (keys - 1) * (two_keys.flops - token.flops)
+    yield ComponentFlops("attention", *product_flops(length * token.flops), decoding)
+    sizes = (memory.heads, token.key_dim, token.value_dim, token.has_decay)
+    decoding_flops = softmax_flops(memory.schedule, 1, keys, *sizes).forward
+    yield ComponentFlops("softmax", *softmax_flops(memory.schedule, length, length, *sizes), decoding_flops)
+    u = x.new_zeros(1, memory.heads, 1, token.key_dim)
     rotation = count_cached(
-        memory, "positions", lambda positions: measure_flops(lambda: positions.rotate(u, example_position(u)))
+        memory,
+        "positions",
+        lambda positions: measure_flops(lambda: positions.rotate(u, example_position(u))),
+        token.key_dim,
     )
     yield ComponentFlops("positions", *product_flops(2 * length * rotation), (1 + keys) * rotation)
+
+
+class AttentionComponentFlops(NamedTuple):
+    """FLOPs of an attention component for one query and some keys, and what it makes of queries, keys and values."""
+
+    flops: int
+    key_dim: int
+    value_dim: int
+    has_decay: bool
+
+
+def attention_component_flops(attention: Attention, x: Tensor, heads: int, keys: int) -> AttentionComponentFlops:
+    """Return the FLOPs of the component for the token x, which is also each of `keys` keys."""
+    q = split_heads(x, heads)
+    results: dict[str, Any] = {}
+
+    def run() -> None:
+        features, log_forget = attention.key_features(x), attention.log_forget(x)
+        if features is not None:
+            features = features.expand(-1, -1, keys, -1)
+        k = q.expand(-1, -1, keys, -1)
+        inputs = attention.transform(x, AttentionInputs(q, k, k, features, example_position(q) + keys))
+        attention.finish(x, inputs.v[:, :, :1])
+        results.update(key_dim=inputs.k.shape[3], value_dim=inputs.v.shape[3], has_decay=log_forget is not None)
+
+    return AttentionComponentFlops(measure_flops(run), **results)
 
 
 def fast_weight_flops(memory: HybridMemory, rule: UpdateRule, length: int) -> Iterator[ComponentFlops]:

@@ -94,15 +94,17 @@ def component_costs(
     model: SequenceModel, model_sizes: ModelSizes, tokens_per_micro_batch: float, micro_batches: int
 ) -> Iterator[ComponentCost]:
     """Yield the cost of each component, and that of the optimizer last."""
-    traffic: dict[str, int] = {}
+    inner_length = model_sizes.length + model.config.meta_tokens
+    traffic: dict[str, float] = {}
     for component, numbers in component_traffic(model):
-        traffic[component] = traffic.get(component, 0) + numbers
+        tokens = model_sizes.length if component in ("embedding", "head") else inner_length
+        traffic[component] = traffic.get(component, 0) + numbers * tokens / model_sizes.length
     # components that only have state, such as `document_length`, are left out
     computing = (size.component for size in model_sizes.components if size.training)
     for component in dict.fromkeys((*traffic, *computing)):
         flops = model_sizes[component].training
         if component == "softmax":
-            flops = visible_softmax_flops(model, model_sizes.length)
+            flops = visible_softmax_flops(model, inner_length)
         moved_bytes = (
             ACTIVATION_BYTES * traffic.get(component, 0)
             + MICRO_BATCH_BYTES * model_sizes[component].parameters / tokens_per_micro_batch
@@ -125,6 +127,4 @@ def visible_softmax_flops(model: SequenceModel, length: int) -> int:
 
 def count_visible_scores(schedule: Schedule, length: int) -> int:
     """Return the number of visible query-key pairs in a row of `length` tokens."""
-    t = torch.arange(length, device="cpu")
-    visible = 1 + (t if schedule.block is None else t % schedule.block)
-    return int(visible.clamp(max=schedule.window or length).sum())
+    return int(schedule.count_visible(torch.arange(length, device="cpu")).sum())

@@ -5,6 +5,8 @@
                       gates that are one tensor (erase = write = beta) are stored and counted once
     fw                heads * K' * V'                          at least float32; K' = features of a key, V' = V, or
                       V + 1 with a normalizer
+    attention         capacity * heads * (features + 8 bytes of decay)      only what the attention component needs
+    sinks             sinks * heads * (K + V, features and decay)      only with a window or blocks
     conv              (taps - 1) * channels of q, k and v
     document_length   one integer
 
@@ -29,6 +31,8 @@ class StateSize(NamedTuple):
     fw: int
     conv: int
     document_length: int
+    attention: int = 0
+    sinks: int = 0
 
     @property
     def total(self) -> int:
@@ -46,12 +50,16 @@ def state_size(memory: HybridMemory, context_length: int, dtype: torch.dtype = t
     if memory.update_rule is not None:
         state_dtype = torch.promote_types(dtype, torch.float32)
         fw = memory.heads * memory.features * memory.update_rule.value_channels(size) * state_dtype.itemsize
+    attention = attention_bytes(memory, dtype)
+    sinks = 0 if memory.positions is None else memory.schedule.limited_sinks
     return StateSize(
         kv_cache=capacity * memory.writes * memory.heads * 2 * size * dtype.itemsize,
         gates=capacity * gate_bytes(memory, dtype),
         fw=fw,
         conv=count_convolution_inputs(memory) * dtype.itemsize,
         document_length=torch.long.itemsize,
+        attention=capacity * attention,
+        sinks=sinks * (memory.heads * 2 * size * dtype.itemsize + attention),
     )
 
 
@@ -63,6 +71,18 @@ def gate_bytes(memory: HybridMemory, dtype: torch.dtype) -> int:
     rule = deepcopy(memory.update_rule).to(dtype)
     token = torch.zeros(1, 1, memory.to_q.in_features, dtype=dtype, device=memory.to_q.weight.device)
     return sum(gate.numel() * gate.element_size() for gate in distinct_gates(rule.gates(token)))
+
+
+@torch.no_grad()
+def attention_bytes(memory: HybridMemory, dtype: torch.dtype) -> int:
+    """Return the bytes that the attention component keeps of a cached token, measured on an example token."""
+    if memory.attention is None:
+        return 0
+    attention = deepcopy(memory.attention).to(dtype)
+    token = torch.zeros(1, 1, memory.to_q.in_features, dtype=dtype, device=memory.to_q.weight.device)
+    features, log_forget = attention.key_features(token), attention.log_forget(token)
+    feature_bytes = 0 if features is None else features.numel() * features.element_size()
+    return feature_bytes + (0 if log_forget is None else memory.heads * torch.float64.itemsize)
 
 
 def count_convolution_inputs(memory: HybridMemory) -> int:

@@ -1,0 +1,11 @@
+"""RMSNorm over the channels of a head."""
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class HeadNorm(nn.RMSNorm):
+    """RMSNorm that casts its weight to the dtype of its input, as linear maps do: torch fuses only that case."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, self.normalized_shape, self.weight.to(x.dtype), self.eps)

@@ -1,0 +1,1 @@
+"""Attention: how softmax reads the tokens of its window."""

@@ -1,0 +1,66 @@
+"""Interface of an attention component: how softmax reads the tokens of its window.
+
+    kv_t = finish(x_t, sum_s softmax_s(q'_t . k'_s / sqrt(K') + sum_{s < r <= t} log f_r) v'_s)
+
+The layer projects q, k and v, keeps the cache, applies positions and computes the softmax on one of its backends, under
+any timing.  A component only says what is different from plain softmax, in up to four methods, each optional:
+
+    transform       replaces queries, keys and values: normalize or scale them, or append channels
+    log_forget      a forget gate per token and head; the scores of older tokens decay by the gates since then
+    key_features    numbers of a token that `transform` needs whenever the token is read as a key; they are cached
+    finish          changes the answer of softmax
+
+`transform` gets the raw keys and values of all tokens that are read, also those of earlier calls: the cache holds what
+both memories share.  So it must treat each token by itself, and must not depend on how many there are.  What it needs
+of a key besides k and v, such as a gate computed from x, is returned by `key_features`.  Positions are applied after
+`transform`.
+
+`forward` of the layer calls `key_features` and `log_forget` on the tokens of the call, then `transform`, softmax and
+`finish`.  Every parameter must be used: a parameter without a gradient fails the conformance kit.  Initial values other
+than N(0, std^2) are set in `reset_parameters`.
+"""
+
+from typing import NamedTuple
+
+from torch import Tensor, nn
+
+
+class AttentionInputs(NamedTuple):
+    """What softmax reads in one call: T queries, and S keys, the last T of which belong to the queries."""
+
+    q: Tensor  # [B, H, T, K]
+    k: Tensor  # [B, H, S, K]
+    v: Tensor  # [B, H, S, V]
+    features: Tensor | None  # [B, H, S, F] what `key_features` returned for each key
+    num_visible: Tensor  # [B or 1, T] number of keys that each query sees
+
+
+class Attention(nn.Module):
+    """Plain softmax; a component overrides the methods in which it differs."""
+
+    def key_features(self, x: Tensor) -> Tensor | None:
+        """Return numbers [B, H, T, F] of each token of the stream x [B, T, width] to cache with its key, or None."""
+        return None
+
+    def log_forget(self, x: Tensor) -> Tensor | None:
+        """Return the logarithms [B, H, T], at most 0, of the forget gates of x [B, T, width]; None: no forgetting.
+
+        A token's gate applies to all tokens before it.
+        """
+        return None
+
+    def transform(self, x: Tensor, inputs: AttentionInputs) -> AttentionInputs:
+        """Return the inputs with other queries, keys or values; x [B, T, width] is that of the queries.
+
+        Queries and keys may get another number of channels, and values too if `finish` restores it.
+        """
+        return inputs
+
+    def finish(self, x: Tensor, answer: Tensor) -> Tensor:
+        """Return the output of the memory [B, H, T, V] from the answer of softmax."""
+        return answer
+
+
+def split_heads(u: Tensor, heads: int) -> Tensor:
+    """Reshape [B, T, H * n] to [B, H, T, n]."""
+    return u.unflatten(-1, (heads, -1)).transpose(1, 2)
