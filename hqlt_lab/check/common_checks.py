@@ -149,8 +149,8 @@ PADDED_AND_PACKED = Layout(
 def combines_with_every_component(case: ComponentCase) -> Iterator[CheckResult]:
     """With other components the model streams, pads and packs correctly, or the combination is rejected.
 
-    Every combination is built.  Of those that are not rejected, so many are run that each pair of other components
-    occurs in one of them.  The selection is the same in every run.
+    Every combination is built.  Those that are run contain every pair of other components that is not rejected.  The
+    selection is always the same.
     """
     counts: Counter[tuple[str, str]] = Counter()  # rejected compositions by code and path of the first issue
     reasons: dict[tuple[str, str], str] = {}
