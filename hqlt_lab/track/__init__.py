@@ -5,7 +5,7 @@ reads the folders every few seconds and sends what MLflow does not have yet.  So
 is down, locked or deleted: it is brought up to date later, and a crash at any point causes no duplicates.
 
 study_description   what is sent of a study and a cell, besides the content of their folders
-run_folder_reader   metrics, times, tags and artifacts from a cell's folder
+mlflow_content      metrics, times, tags and artifacts from a cell's folder
 tags                tags and parameters in the form that MLflow accepts
 mlflow_writer       the calls to MLflow for a study and its cells
 mlflow_sync         the thread that sends a study while it runs, and functions that send once

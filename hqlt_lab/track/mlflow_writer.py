@@ -21,7 +21,7 @@ from hqlt_lab.rundir import metrics as metrics_file
 from hqlt_lab.rundir.cell_state import TERMINAL_STATES
 from hqlt_lab.rundir.metrics import MetricsRow
 from hqlt_lab.rundir.sync_state import SyncState, read_sync_state
-from hqlt_lab.track.run_folder_reader import (
+from hqlt_lab.track.mlflow_content import (
     artifact_paths,
     end_time_ms,
     evaluation_rows,

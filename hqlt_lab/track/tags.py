@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 
 from hqlt_lab.rundir.cell_state import CellState
-from hqlt_lab.track.run_folder_reader import runtime_tags
+from hqlt_lab.track.mlflow_content import runtime_tags
 from hqlt_lab.track.study_description import CellInfo, StudyInfo
 
 MAX_KEY_LENGTH, MAX_VALUE_LENGTH = 250, 5000  # limits that all MLflow stores have in common

@@ -2,7 +2,7 @@
 
 fit                  train and test one cell
 lightning_module     the Lightning module: loss and optimizer step
-gradient_clipping    gradient norm, clipping, and the end of a run that diverges
+divergence           gradient norm, clipping, and the end of a run that diverges
 build_outcome        the weights that are tested, and the outcome of a run
 training_callback    the Lightning callback: log, validate, probe, save, stop; model FLOPs utilization
 trainer              the Lightning Trainer and its options

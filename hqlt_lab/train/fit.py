@@ -31,7 +31,7 @@ from hqlt_lab.train.checkpoints import (
 from hqlt_lab.train.distributed.env import is_rank_zero
 from hqlt_lab.train.distributed.fsdp import full_state, load_full_weights
 from hqlt_lab.train.distributed.launch import fit_in_subprocess
-from hqlt_lab.train.gradient_clipping import DivergenceError, write_failing_step
+from hqlt_lab.train.divergence import DivergenceError, write_failing_step
 from hqlt_lab.train.lightning_module import TrainingModule
 from hqlt_lab.train.micro_batches import check_batch_division
 from hqlt_lab.train.rl.fit_agent import fit_agent

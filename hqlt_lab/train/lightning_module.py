@@ -21,7 +21,7 @@ from hqlt_lab.tasks._base import Task
 from hqlt_lab.train.checkpoints import attach_metadata, rescale_progress
 from hqlt_lab.train.distributed.fsdp import Fsdp2Strategy, shard_model
 from hqlt_lab.train.distributed.process_group import all_reduce_sum, get_rank, get_world_size
-from hqlt_lab.train.gradient_clipping import clip_gradients, compute_gradient_norm, raise_if_not_finite
+from hqlt_lab.train.divergence import clip_gradients, compute_gradient_norm, raise_if_not_finite
 from hqlt_lab.train.interrupt import StopSignalHandler
 from hqlt_lab.train.micro_batches import MicroBatch, MicroBatches
 from hqlt_lab.train.optim import build_adamw, lr_factor

@@ -17,7 +17,7 @@ from hqlt_lab.report.figures.drawn_arms import DrawnArms
 from hqlt_lab.report.figures.rl_curves import mean_band, rl_curves
 from hqlt_lab.report.figures.style import style_context
 from hqlt_lab.study.ledger.cell_record import CellRecord
-from hqlt_lab.track.run_folder_reader import ARTIFACT_FILES
+from hqlt_lab.track.mlflow_content import ARTIFACT_FILES
 from hqlt_lab.train.cell_evaluator import CellEvaluator
 from hqlt_lab.train.cost.benchmark import time_agent_iterations
 from hqlt_lab.train.fit import fit

@@ -13,8 +13,8 @@ from hqlt_lab.errors import ConfigError, TrainingError
 from hqlt_lab.registry import build
 from hqlt_lab.rundir.cell_file import write_cell
 from hqlt_lab.rundir.outcome import read_outcome
+from hqlt_lab.train.divergence import DivergenceError
 from hqlt_lab.train.fit import fit
-from hqlt_lab.train.gradient_clipping import DivergenceError
 from hqlt_lab.train.interrupt import RunInterrupted
 from hqlt_lab.train.rl.sac_trainer import SacTrainer, set_up_agent_device
 from tests.agent.conftest import MATCH, make_cell

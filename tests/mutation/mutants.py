@@ -60,7 +60,7 @@ ESCAPED_BEFORE = [
     ),
     Mutant(
         "clipping at twice the limit",
-        "hqlt_lab/train/gradient_clipping.py",
+        "hqlt_lab/train/divergence.py",
         "clip_grads_with_norm_(parameters, max_norm, norm)",
         "clip_grads_with_norm_(parameters, 2 * max_norm, norm)",
         (STEP,),

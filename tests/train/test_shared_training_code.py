@@ -9,16 +9,16 @@ from torch import nn
 
 from hqlt_lab.rundir.diagnostics import DeterminismCheck, read_determinism_check
 from hqlt_lab.train.determinism_check import find_differences, record_determinism_check
-from hqlt_lab.train.gradient_clipping import DivergenceError, clip_gradients, compute_gradient_norm, raise_if_not_finite
+from hqlt_lab.train.divergence import DivergenceError, clip_gradients, compute_gradient_norm, raise_if_not_finite
 from hqlt_lab.train.trainer_state import TrainerState, record_validation
 from tests.train.conftest import tiny_cell
 
 TRAIN = Path(__file__).parents[2] / "hqlt_lab/train"
 SINGLE_IMPLEMENTATIONS = {
-    "clip_grads_with_norm_(": "gradient_clipping.py",
-    "get_total_norm(": "gradient_clipping.py",
-    "DivergenceError(": "gradient_clipping.py",
-    "DIVERGED_FILE": "gradient_clipping.py",
+    "clip_grads_with_norm_(": "divergence.py",
+    "get_total_norm(": "divergence.py",
+    "DivergenceError(": "divergence.py",
+    "DIVERGED_FILE": "divergence.py",
     " Outcome(": "build_outcome.py",
     "measure_sizes(": "build_outcome.py",
     "BEST_CHECKPOINT)[": "build_outcome.py",

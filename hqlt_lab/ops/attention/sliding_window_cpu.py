@@ -17,9 +17,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hqlt_lab.ops.autograd_context import OpContext
 from hqlt_lab.ops.gates import OptionalTensor
 from hqlt_lab.ops.memory_schedule import Schedule
+from hqlt_lab.ops.op_context import OpContext
 
 CACHE_SCORES = 2**17  # scores computed at once
 

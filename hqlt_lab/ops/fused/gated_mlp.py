@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hqlt_lab.ops.autograd_context import OpContext
+from hqlt_lab.ops.op_context import OpContext
 from hqlt_lab.ops.precision import is_forward_mode_ad
 
 CACHE_ELEMENTS = 2**19  # elements of a wide matrix that is computed at once

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hqlt_lab.ops.autograd_context import OpContext
+from hqlt_lab.ops.op_context import OpContext
 from hqlt_lab.ops.precision import at_least_float32, disable_autocast, is_forward_mode_ad
 
 # each chunk reads all of W, so chunks of few rows would be limited by memory bandwidth

@@ -16,8 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hqlt_lab.ops.autograd_context import OpContext
 from hqlt_lab.ops.gates import Gates, OptionalTensor, broadcast_gate
+from hqlt_lab.ops.op_context import OpContext
 from hqlt_lab.ops.scan.channel_gate_chunk import (
     BlockLayout,
     ChannelGateChunk,

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from hqlt_lab.ops.autograd_context import OpContext
 from hqlt_lab.ops.gates import DEFAULT_CONTEXT, Gates, OptionalTensor, ScanContext, fill_last_values, map_gates
+from hqlt_lab.ops.op_context import OpContext
 from hqlt_lab.ops.precision import at_least_float32, disable_autocast, is_forward_mode_ad
 from hqlt_lab.ops.scan.channel_gate_scan import channel_gate_scan
 from hqlt_lab.ops.scan.chunk_layout import ChunkLayout

@@ -33,7 +33,9 @@ def fla_scan(
             x is not None and x.requires_grad for x in (q, k, v, *gates, state)
         )
         k, v, gates = neutralize_invalid_steps(k, v, gates, context.valid_mask)
-        kernel_inputs = make_kernel_inputs(*map(pad_channels, (q, k, v)), map_gates(pad_gate_channels, gates))
+        kernel_inputs = make_kernel_inputs(
+            pad_channels(q), pad_channels(k), pad_channels(v), map_gates(pad_gate_channels, gates)
+        )
         steps = unroll_steps(kernel_inputs.q, kernel_inputs.step_arguments, context)
         varlen = None if steps.doc_start is None else make_varlen_sequences(steps.doc_start)
         arguments: dict[str, Any] = {

@@ -37,7 +37,7 @@ from hqlt_lab.train.determinism_check import (
     preserve_rng_and_buffers,
     record_determinism_check,
 )
-from hqlt_lab.train.gradient_clipping import DivergenceError, write_failing_step
+from hqlt_lab.train.divergence import DivergenceError, write_failing_step
 from hqlt_lab.train.interrupt import StopSignalHandler, stopped_after_saving
 from hqlt_lab.train.rl.evaluate_agent import score_agent
 from hqlt_lab.train.rl.sac_trainer import SacTrainer

@@ -33,7 +33,7 @@ from hqlt_lab.model.config import model_config
 from hqlt_lab.model.initialize import initialize_parameters
 from hqlt_lab.process_settings import TRAINING_ENV, set_env_defaults
 from hqlt_lab.tasks._environment import Environment
-from hqlt_lab.train.gradient_clipping import clip_gradients, compute_gradient_norm, raise_if_not_finite
+from hqlt_lab.train.divergence import clip_gradients, compute_gradient_norm, raise_if_not_finite
 from hqlt_lab.train.lightning_module import seed_generators
 from hqlt_lab.train.optim import build_adamw, lr_factor
 from hqlt_lab.train.step_conditions import drop_frozen_gradients, zero_waiting_memories
