@@ -5,9 +5,9 @@ every pair of components, long enough to cross several windows and chunks.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import combinations, product
 from random import Random
 from typing import Any
 
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from hqlt_lab.check.conformance_report import CheckFailed
+from hqlt_lab.errors import ConfigError
 from hqlt_lab.model.config import COMPONENT_KINDS, ModelConfig
 from hqlt_lab.model.initialize import initialize_parameters
 from hqlt_lab.model.sequence_model import SequenceModel, State
@@ -56,13 +57,28 @@ class ComponentCase:
         settings |= overrides | {self.kind: self.spec}
         return {"width": 8, "heads": 2, "layers": 1, "mlp_width": 16, "init_std": 0.5} | settings
 
-    def other_component_choices(self) -> Iterable[dict[str, Any]]:
-        """Yield every combination of components of the other kinds, in a random order that is always the same."""
+    def pairwise_models(self, **settings: Any) -> Iterator[tuple[dict[str, Any], SequenceModel | ConfigError]]:
+        """Yield combinations of components of the other kinds, each with its model, or the error of a rejected one.
+
+        The models contain every pair of components of two other kinds that is not always rejected.  The combinations
+        are tried in a random order that is always the same; those without a new pair are left out.
+        """
         kinds = [kind for kind in COMPONENT_KINDS if kind != self.kind]
         choices = list(product(*(available(kind) for kind in kinds)))
         Random(0).shuffle(choices)
+        covered_pairs: set[tuple[tuple[str, str], ...]] = set()
         for names in choices:
-            yield {kind: small_spec(kind, name) for kind, name in zip(kinds, names, strict=True)}
+            pairs = set(combinations(zip(kinds, names, strict=True), 2))
+            if pairs <= covered_pairs:
+                continue
+            others = {kind: small_spec(kind, name) for kind, name in zip(kinds, names, strict=True)}
+            try:
+                model = self.build_model(**others, **settings)
+            except ConfigError as error:
+                yield others, error
+            else:
+                covered_pairs |= pairs
+                yield others, model
 
     def timing_specs(self) -> list[dict[str, Any]]:
         """Return all timings, or only the one under test."""
