@@ -11,7 +11,7 @@ from hqlt_lab.registry import build
 from hqlt_lab.train.fit import fit
 from hqlt_lab.train.load_trained_model import load_cell
 from hqlt_lab.train.rl.evaluate_agent import score_agent
-from hqlt_lab.train.rl.loop import ACTING_STREAM, UPDATE_STREAM, SacTrainer
+from hqlt_lab.train.rl.sac_trainer import ACTING_STREAM, UPDATE_STREAM, SacTrainer
 from tests.agent.conftest import MATCH, make_agent, make_cell
 
 WARMUP = {"warmup_episodes": 8, "episodes_at_once": 8}
