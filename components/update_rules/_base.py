@@ -257,7 +257,8 @@ def find_linear_input_error(inputs: LinearInputs) -> str:
         if gate is not None and (gate.shape[:2] != k.shape[:2] or gate.shape[2] not in lengths):
             return f"{name} is {list(gate.shape)}, but the keys are {list(k.shape)}."
         if gate is not None and gate.dim() == 4 and gate.shape[3] != like.shape[3]:
-            return f"{name} has {gate.shape[3]} channels, but {like.shape[3]} are needed."
+            declaration = "" if like is v else " A rule with gates per key channel declares has_key_channels = True."
+            return f"{name} has {gate.shape[3]} channels, but {like.shape[3]} are needed.{declaration}"
         if gate is not None and is_key and gate.dim() != 4:
             return f"{name} is {list(gate.shape)}, but a key needs channels: {list(k.shape)}."
     return ""

@@ -71,15 +71,15 @@ def test_traffic_of_a_small_hybrid_equals_the_count_by_hand():
 def test_traffic_of_wide_features_and_learned_positions_equals_the_count_by_hand():
     settings = {"width": 8, "heads": 2, "layers": 1, "mixer": "fw_only", "feature_map": {"name": "dpfp", "nu": 2}}
     positions = {"name": "learned", "length": 7}
-    demands = costs_by_component(roofline(build_on_meta(**settings, positions=positions, mlp="none"), 7, 1e12))
+    costs = costs_by_component(roofline(build_on_meta(**settings, positions=positions, mlp="none"), 7, 1e12))
     features = 2 * (2 * 4 * 2)  # of two heads
     traffic = {
         "feature_map": 2 * (8 + features),  # of queries and keys
         "fast_weights": 2 * features + 2 * 8 + 2,  # queries, keys, values, output and the gates of two heads
         "positions": 3 * 8,
     }
-    assert {name: demands[name].bytes / 6 for name in traffic} == pytest.approx(traffic)
-    assert "mlp" not in demands
+    assert {name: costs[name].bytes / 6 for name in traffic} == pytest.approx(traffic)
+    assert "mlp" not in costs
 
 
 def test_component_that_returns_its_input_moves_nothing():
