@@ -122,13 +122,17 @@ def model_schema() -> Schema:
 def train_schema() -> Schema:
     """Return the schema of the `train` section, with the settings of single memories and of the drawn window."""
     schema = settings_schema(TrainConfig)
-    memories = {name: settings_schema(MemoryTrainConfig) for name in MEMORIES}
+    memories = {
+        name: settings_schema(MemoryTrainConfig) | {"description": f"How the {MEMORY_TITLES[name]} are trained."}
+        for name in MEMORIES
+    }
     schema["properties"]["memories"] |= {"type": "object", "additionalProperties": False, "properties": memories}
     window = settings_schema(WindowRange) | {"required": ["low", "high"]}
     schema["properties"]["window"] |= {"anyOf": [window, {"type": "null"}]}
     return schema
 
 
+MEMORY_TITLES = {"fw": "fast weights", "kv": "parameters of softmax attention"}
 NESTED_SCHEMAS: dict[str, Callable[[], Schema]] = {"model": model_schema, "train": train_schema}
 
 
@@ -142,13 +146,23 @@ def list_forms_over_layers(value: Schema) -> list[Schema]:
             "type": "object",
             "additionalProperties": False,
             "required": ["repeat"],
-            "properties": {"repeat": {"type": "array", "items": run, "minItems": 1}},
+            "properties": {
+                "repeat": {
+                    "type": "array",
+                    "items": run,
+                    "minItems": 1,
+                    "description": "Values with the number of consecutive layers that have them, from the first layer.",
+                }
+            },
         },
         {
             "type": "object",
             "additionalProperties": False,
             "required": ["default", "at"],
-            "properties": {"default": value, "at": exceptions},
+            "properties": {
+                "default": {**value, "description": "The value of all layers that `at` does not name."},
+                "at": {**exceptions, "description": "Values of single layers by number: 0 is the first, -1 the last."},
+            },
         },
     ]
 

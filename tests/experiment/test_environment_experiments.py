@@ -39,7 +39,7 @@ def test_agents_have_the_sizes_and_the_budget_of_the_paper(paper):
 
 
 def test_agents_have_the_memories_in_their_names(paper):
-    rule, timing = {"name": "delta", "max_beta": 2}, {"name": "synchronous", "window": 64}
+    rule, timing = {"name": "delta", "max_beta": 2}, {"name": "synchronous", "window": 64, "sinks": 0}
     hybrid = (rule, timing, {"name": "vector"}, "rope", 0.02, 3)
     deltanet = ({"name": "delta", "max_beta": 1}, timing, {"name": "fw_only"}, "rope", 0.006, 3)
     softmax = (rule, timing | {"window": None}, {"name": "kv_only"}, "sinusoidal", 0.02, 2)

@@ -37,7 +37,7 @@ CODE_DEVIATIONS = {
     "train.clip": None,
 }
 ROW_DEVIATIONS = {
-    "delayed_chunk": {"model.timing": {"name": "delayed_chunk", "window": 16, "hold": 64}},
+    "delayed_chunk": {"model.timing": {"name": "delayed_chunk", "window": 16, "hold": 64, "sinks": 0}},
     "linear_attention": {"model.update_rule": {"name": "linear_attention", "normalizer": "heads"}},
 }
 TASK_DEVIATIONS = {"modular_arithmetic": {"train.warmup": 10_000, "train.lr_horizon": 100_000}}
@@ -93,7 +93,7 @@ def test_settings_are_those_of_the_text(task):
         "model.layers": 2 if task == "parity" else 3,
         "model.mlp_width": 512,
         "model.update_rule": {"name": "delta", "max_beta": 2},
-        "model.timing": {"name": "synchronous", "window": 8},
+        "model.timing": {"name": "synchronous", "window": 8, "sinks": 0},
         "model.mixer": {"name": "vector"},
         "model.positions": {"name": "rope", "base": 10_000},
         "model.short_conv": 0,
@@ -133,13 +133,13 @@ def test_settings_are_those_of_the_text(task):
 def test_rows_differ_from_the_first_only_in_the_setting_they_are_named_after(task):
     first, *others = [(arm, cells(task)[arm][0]) for arm in (*ROWS, "deltanet", "transformer", "synchronous_conv_gate")]
     assert {arm: changed_settings(first[1], cell) for arm, cell in others} == {
-        "delayed_stream": {"model.timing": {"name": "delayed_stream", "window": 8, "gates": "current"}},
-        "delayed_chunk": {"model.timing": {"name": "delayed_chunk", "window": 16, "hold": None}},
+        "delayed_stream": {"model.timing": {"name": "delayed_stream", "window": 8, "gates": "current", "sinks": 0}},
+        "delayed_chunk": {"model.timing": {"name": "delayed_chunk", "window": 16, "hold": None, "sinks": 0}},
         "linear_attention": {"model.update_rule": {"name": "linear_attention", "normalizer": "time"}},
         "deltanet": {"model.mixer": {"name": "fw_only"}, "model.short_conv": 4},
         "transformer": {
             "model.mixer": {"name": "kv_only"},
-            "model.timing": {"name": "synchronous", "window": None},
+            "model.timing": {"name": "synchronous", "window": None, "sinks": 0},
             "model.value_activation": "none",
             "model.head_norm": False,
             "model.residual_init": "normal",

@@ -165,13 +165,13 @@ def test_every_arm_has_the_training_settings_of_the_paper(name):
 def test_arms_differ_from_the_first_only_in_the_settings_they_are_named_after(name, heads):
     cells = cells_by_arm(name)
     first = cells["synchronous"]
-    assert first.model["heads"] == heads and first.model["timing"] == {"name": "synchronous", "window": 64}
+    assert first.model["heads"] == heads and first.model["timing"] == {"name": "synchronous", "window": 64, "sinks": 0}
     assert first.model["update_rule"] == {"name": "delta", "max_beta": 2} and first.model["mixer"]["name"] == "vector"
-    softmax = {"model.mixer": {"name": "kv_only"}, "model.timing": {"name": "synchronous", "window": None}}
+    softmax = {"model.mixer": {"name": "kv_only"}, "model.timing": {"name": "synchronous", "window": None, "sinks": 0}}
     plain = {"model.value_activation": "none", "model.head_norm": False, "model.residual_init": "normal"}
     expected = {
-        "delayed_stream": {"model.timing": {"name": "delayed_stream", "window": 64, "gates": "current"}},
-        "delayed_chunk": {"model.timing": {"name": "delayed_chunk", "window": 64, "hold": None}},
+        "delayed_stream": {"model.timing": {"name": "delayed_stream", "window": 64, "gates": "current", "sinks": 0}},
+        "delayed_chunk": {"model.timing": {"name": "delayed_chunk", "window": 64, "hold": None, "sinks": 0}},
         "transformer": softmax | plain | {"model.heads": 2 * heads},
         "deltanet": {"model.mixer": {"name": "fw_only"}, "model.update_rule": {"name": "delta", "max_beta": 1}},
         "deltanet_beta_2": {"model.mixer": {"name": "fw_only"}},
@@ -193,7 +193,7 @@ def test_arms_without_positions_differ_only_in_positions():
     cells = cells_by_arm("positions.yaml")
     for arm, cell in cells.items():
         window = 1024 if arm.endswith("1024") else 64
-        assert cell.model["timing"] == {"name": "synchronous", "window": window}
+        assert cell.model["timing"] == {"name": "synchronous", "window": window, "sinks": 0}
         if arm.startswith("none"):
             assert changed_settings(cells[arm.replace("none", "rope")], cell) == {"model.positions": {"name": "none"}}
 
@@ -213,7 +213,7 @@ def test_prior_work_differs_only_in_the_components_of_the_memory():
 
 def test_prior_work_has_the_components_of_the_models_it_is_named_after():
     cells = cells_by_arm("prior_work.yaml")
-    chunks = {"model.timing": {"name": "delayed_chunk", "window": 64, "hold": None}}
+    chunks = {"model.timing": {"name": "delayed_chunk", "window": 64, "hold": None, "sinks": 0}}
     constants = {"model.mixer": {"name": "static"}}
     alternating = {"model.mixer": [{"name": "fw_only"}, {"name": "kv_only"}]}
     expected = {
@@ -224,7 +224,7 @@ def test_prior_work_has_the_components_of_the_models_it_is_named_after():
         "layer_wise": alternating,
         "layer_wise_full": {
             "model.mixer": [{"name": "fw_only"}] * 3 + [{"name": "kv_only"}],
-            "model.timing": {"name": "synchronous", "window": None},
+            "model.timing": {"name": "synchronous", "window": None, "sinks": 0},
         },
     }
     assert {arm: changed_settings(cells["synchronous"], cells[arm]) for arm in expected} == expected
@@ -235,7 +235,7 @@ def test_prior_work_has_the_components_of_the_models_it_is_named_after():
     assert cells["gated_hybrid"].model["mixer"]["name"] == "vector"
     assert cells["kimi_linear"].model["update_rule"]["name"] == "kda"
     assert cells["kimi_linear"].model["mixer"] == expected["layer_wise_full"]["model.mixer"]
-    assert cells["kimi_linear"].model["timing"] == {"name": "synchronous", "window": None}
+    assert cells["kimi_linear"].model["timing"] == {"name": "synchronous", "window": None, "sinks": 0}
     assert changed_settings(cells["gated_deltanet"], cells["retnet"]).keys() == {"model.update_rule"}
 
 
@@ -243,7 +243,7 @@ def test_rows_of_the_retrieval_table_differ_only_in_the_settings_they_are_named_
     cells = cells_by_arm("retrieval.yaml")
     plain = {"model.value_activation": "none", "model.head_norm": False, "model.residual_init": "normal"}
     softmax = plain | {"model.mixer": {"name": "kv_only"}, "model.heads": 16}
-    full_attention = {"model.timing": {"name": "synchronous", "window": None}}
+    full_attention = {"model.timing": {"name": "synchronous", "window": None, "sinks": 0}}
     deltanet = {"model.mixer": {"name": "fw_only"}, "model.update_rule": {"name": "delta", "max_beta": 1}}
     expected = windows(128, 256, 512, 1024) | {
         "sum": {"model.mixer": {"name": "sum"}},
@@ -268,4 +268,4 @@ def linear(normalizer):
 
 
 def windows(*sizes):
-    return {f"window_{size}": {"model.timing": {"name": "synchronous", "window": size}} for size in sizes}
+    return {f"window_{size}": {"model.timing": {"name": "synchronous", "window": size, "sinks": 0}} for size in sizes}

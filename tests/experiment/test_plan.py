@@ -91,8 +91,8 @@ def test_setting_a_component_replaces_it_and_setting_its_name_keeps_its_options(
         "  option: {model.update_rule.max_beta: 2}\nseeds: 1\n"
     )
     renamed, replaced, option = cells(load_experiment(file))
-    assert renamed.model["timing"] == {"name": "delayed_stream", "window": 4, "gates": "current"}
-    assert replaced.model["timing"] == {"name": "delayed_chunk", "window": 5, "hold": None}
+    assert renamed.model["timing"] == {"name": "delayed_stream", "window": 4, "gates": "current", "sinks": 0}
+    assert replaced.model["timing"] == {"name": "delayed_chunk", "window": 5, "hold": None, "sinks": 0}
     assert option.model["update_rule"] == {"name": "delta", "max_beta": 2}
 
 

@@ -74,7 +74,7 @@ def test_failed_export_leaves_no_files(text_cell, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda config: config.pop("composition"), "composition is missing"),
+        (lambda config: config.pop("composition"), "keys are missing: composition"),
         (lambda config: config.update(model_type="llama"), "not an export of hqlt_lab"),
         (lambda config: config["composition"].update(mixer="dleta"), r"composition\.mixer: "),
         (lambda config: config["composition"].update(depth=3), r"composition\.depth: "),

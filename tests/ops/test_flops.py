@@ -6,7 +6,7 @@ from torch.utils.flop_counter import FlopCounterMode, bmm_flop
 
 import hqlt_lab as lab
 from hqlt_lab.components.update_rules._base import LinearRule
-from hqlt_lab.ops.gates import DEFAULT_CONTEXT, ScanContext, broadcast_gate
+from hqlt_lab.ops.gates import DEFAULT_CONTEXT, ScanContext, broadcast_gate, fill_last_values
 from hqlt_lab.ops.scan.channel_gate_scan import channel_gate_scan_backward_op, channel_gate_scan_op
 from hqlt_lab.ops.scan.chunked import CHUNK_SIZE, scan_backward_op, scan_op
 
@@ -74,7 +74,7 @@ def count_scalar_scan(q, k, v, gates, state, hold):
 
 def count_channel_gate_scan(q, k, v, gates, state, hold):
     log_keep = broadcast_gate(gates.log_keep, k).expand_as(k)
-    inputs = (q, k, gates.written_values(v), gates.lookup_key(k), log_keep)
+    inputs = (q, k, gates.written_values(fill_last_values(v, k)), gates.lookup_key(k), log_keep)
     early = gates.early_lookup is not None
     forward, (reads, _, *saved) = count_with_inplace_products(
         lambda: channel_gate_scan_op._init_fn(*inputs, state, None, hold, CHUNK_SIZE, early, True)

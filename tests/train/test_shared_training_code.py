@@ -21,7 +21,7 @@ SINGLE_IMPLEMENTATIONS = {
     "DIVERGED_FILE": "divergence.py",
     " Outcome(": "build_outcome.py",
     "measure_sizes(": "build_outcome.py",
-    "BEST_CHECKPOINT)[": "build_outcome.py",
+    "read_checkpoint(folder / BEST_CHECKPOINT)": "build_outcome.py",
     ".update_best(": "trainer_state.py",
     "selection_value(": "trainer_state.py",
     "is_bitwise_equal(": "determinism_check.py",
