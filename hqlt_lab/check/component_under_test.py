@@ -71,9 +71,9 @@ class ComponentCase:
             pairs = set(combinations(zip(kinds, names, strict=True), 2))
             if pairs <= covered_pairs:
                 continue
-            others = {kind: small_spec(kind, name) for kind, name in zip(kinds, names, strict=True)}
+            others: dict[str, Any] = {kind: small_spec(kind, name) for kind, name in zip(kinds, names, strict=True)}
             try:
-                model = self.build_model(**others, **settings)
+                model = self.build_model(**(others | settings))
             except ConfigError as error:
                 yield others, error
             else:
