@@ -163,5 +163,5 @@ def test_two_processes_diverge_together(tmp_path):
 
 @pytest.mark.slow
 def test_an_error_in_the_child_process_is_raised_in_the_parent(tmp_path):
-    with pytest.raises(Exception, match=r"train\.batch_size: 12 sequences"):
+    with pytest.raises(Exception, match=r"train\.batch_size: 12 is not divisible"):
         fit(tiny_cell(devices=2, accumulate=4), tmp_path)
