@@ -3,21 +3,21 @@
     kv_t = finish(x_t, sum_s softmax_s(q'_t . k'_s / sqrt(K') + sum_{s < r <= t} log f_r) v'_s)
 
 The layer projects q, k and v, keeps the cache, applies positions and computes the softmax on one of its backends, under
-any timing.  A component only says what is different from plain softmax, in up to four methods, each optional:
+any timing.  A component only defines what is different from plain softmax, in up to four optional methods:
 
     transform       replaces queries, keys and values: normalize or scale them, or append channels
     log_forget      a forget gate per token and head; the scores of older tokens decay by the gates since then
     key_features    numbers of a token that `transform` needs whenever the token is read as a key; they are cached
-    finish          changes the answer of softmax
+    finish          changes the output of softmax
 
-`transform` gets the raw keys and values of all tokens that are read, also those of earlier calls: the cache holds what
-both memories share.  So it must treat each token by itself, and must not depend on how many there are.  What it needs
-of a key besides k and v, such as a gate computed from x, is returned by `key_features`.  Positions are applied after
-`transform`.
+`transform` gets the keys and values of all tokens that are read, including those of earlier calls.  The cache stores
+them as they were projected, because the fast weights use them too.  So the result for a key must not depend on other
+keys or on their number.  If `transform` needs more of a token than k and v, such as a gate computed from x,
+`key_features` returns it.  Positions are applied after `transform`.
 
 `forward` of the layer calls `key_features` and `log_forget` on the tokens of the call, then `transform`, softmax and
-`finish`.  Every parameter must be used: a parameter without a gradient fails the conformance kit.  Initial values other
-than N(0, std^2) are set in `reset_parameters`.
+`finish`.  Every parameter must be used: the conformance checks reject a parameter without a gradient.  Initial values
+other than N(0, std^2) are set in `reset_parameters`.
 """
 
 from typing import NamedTuple
@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 
 class AttentionInputs(NamedTuple):
-    """What softmax reads in one call: T queries, and S keys, the last T of which belong to the queries."""
+    """Inputs of softmax in one call: T queries and S keys.  The last T keys belong to the tokens of the queries."""
 
     q: Tensor  # [B, H, T, K]
     k: Tensor  # [B, H, S, K]
@@ -56,9 +56,9 @@ class Attention(nn.Module):
         """
         return inputs
 
-    def finish(self, x: Tensor, answer: Tensor) -> Tensor:
-        """Return the output of the memory [B, H, T, V] from the answer of softmax."""
-        return answer
+    def finish(self, x: Tensor, output: Tensor) -> Tensor:
+        """Return the output of the memory [B, H, T, V], given the output of softmax."""
+        return output
 
 
 def split_heads(u: Tensor, heads: int) -> Tensor:

@@ -10,7 +10,7 @@ from hqlt_lab.components.attention._base import Attention, AttentionInputs, spli
 
 QkNorm = Annotated[bool, "RMSNorm per head on queries and keys, with a learned scale per channel."]
 Gate = Annotated[
-    Literal["none", "head", "channel"], "Sigmoid gate of the token on the answer: none, one per head, or per channel."
+    Literal["none", "head", "channel"], "Sigmoid gate on the output: none, one per head, or one per channel."
 ]
 LogitScale = Annotated[
     Literal["none", "log_length"], "Factor of the scores: none, or the logarithm of the number of visible tokens."
@@ -44,7 +44,7 @@ class SoftmaxWithOptions(Attention):
             q = q * scale[:, None, :, None].to(q.dtype)
         return inputs._replace(q=q, k=k)
 
-    def finish(self, x: Tensor, answer: Tensor) -> Tensor:
+    def finish(self, x: Tensor, output: Tensor) -> Tensor:
         if self.to_gate is None:
-            return answer
-        return answer * split_heads(self.to_gate(x).sigmoid(), self.heads)  # [B, H, T, 1 or V]
+            return output
+        return output * split_heads(self.to_gate(x).sigmoid(), self.heads)  # [B, H, T, 1 or V]

@@ -7,12 +7,12 @@ through its memory.
   streaming, delay, hold and several writes per token are inherited.  Implement `scan_inputs` too if the rule has a
   lookup key of its own or changes queries, keys or values.
 - Not linear: subclass `StepRule` and implement `gates` and `step`.  The rest is inherited; the scan is step by step.
-- With its own parallel form: override `scan`; the conformance kit compares it with `reference`.  `UpdateRule.scan` has
-  the signature, and docs/add_parallel_scan.md a worked example.  A `LinearRule` whose scan computes other matrix
+- With its own parallel form: override `scan`; the conformance checks compare it with `reference`.  `UpdateRule.scan`
+  has the signature, and docs/add_parallel_scan.md a worked example.  A `LinearRule` whose scan computes other matrix
   products than the base class overrides `count_flops` too.
 
-Every parameter of a rule must be used: a parameter without a gradient fails the conformance kit.  Initial values other
-than N(0, std^2) are set in `reset_parameters`, which runs after the default initialization.
+Every parameter of a rule must be used: the conformance checks reject a parameter without a gradient.  Initial values
+other than N(0, std^2) are set in `reset_parameters`, which runs after the default initialization.
 """
 
 from typing import Any, NamedTuple

@@ -160,9 +160,9 @@ def methods_return_what_softmax_needs(case: ComponentCase) -> None:
     alone = attention.transform(x, AttentionInputs(q, k[:, :, -5:], v[:, :, -5:], last, torch.arange(5, 10)[None]))
     for name, u, expected in (("keys", inputs.k, alone.k), ("values", inputs.v, alone.v)):
         assert_close(f"the {name} of the last tokens, with other tokens before them,", u[:, :, -5:], expected)
-    answer = attention.finish(x, inputs.v[:, :, :5])
-    if answer.shape != (3, 2, 5, 4):
-        raise ComponentUnusable(f"finish returns {list(answer.shape)}, but [3, 2, 5, 4] is needed.")
+    output = attention.finish(x, inputs.v[:, :, :5])
+    if output.shape != (3, 2, 5, 4):
+        raise ComponentUnusable(f"finish returns {list(output.shape)}, but [3, 2, 5, 4] is needed.")
 
 
 def check_log_forget(log_forget: Tensor | None) -> None:

@@ -53,7 +53,7 @@ class HybridMemory(nn.Module):
             return build(kind, specs[kind], width=width, heads=heads)
 
         self.heads, self.ops = heads, OpsConfig()
-        self.silent: tuple[str, ...] = ()  # memories whose answer is replaced by 0: "fw", "kv"
+        self.silent: tuple[str, ...] = ()  # memories whose output is replaced by 0: "fw", "kv"
         self.schedule: Schedule = build_component("timing")
         self.mixer: Mixer = build_component("mixer")
         self.update_rule: UpdateRule | None = build_component("update_rule") if "fw" in self.mixer.reads else None
@@ -115,11 +115,11 @@ class HybridMemory(nn.Module):
             token_positions.document_length, kv_cache, fast_weights, conv, attention_state
         )
 
-    def silence(self, name: str, answer: Tensor | None) -> Tensor | None:
-        """Return the answer of a memory, or 0 if it is silent.  Its parameters then get gradients of 0, not None."""
-        if answer is None or name not in self.silent:
-            return answer
-        return answer.masked_fill(torch.ones((), dtype=torch.bool, device=answer.device), 0.0)
+    def silence(self, name: str, output: Tensor | None) -> Tensor | None:
+        """Return the output of a memory, or 0 if it is silent.  Its parameters then get gradients of 0, not None."""
+        if output is None or name not in self.silent:
+            return output
+        return output.masked_fill(torch.ones((), dtype=torch.bool, device=output.device), 0.0)
 
     def own_components(self, name: str) -> list[nn.Module]:
         """Return the components that only one of the memories uses, "fw" or "kv"."""

@@ -44,8 +44,8 @@ def read_softmax(
     if decay is not None and sinks is not None and sinks.decay is not None:
         decay = torch.cat([sinks.decay, decay], 2)
     sink_keys = 0 if sinks is None else sinks.k.shape[2]
-    answer = attend(inputs.q, inputs.k, inputs.v, schedule, position, backend, decay=decay, sink_keys=sink_keys)
-    return attention.finish(x, answer)
+    output = attend(inputs.q, inputs.k, inputs.v, schedule, position, backend, decay=decay, sink_keys=sink_keys)
+    return attention.finish(x, output)
 
 
 def make_inputs(

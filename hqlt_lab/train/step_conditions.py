@@ -1,6 +1,6 @@
-"""What a model is trained with at a step: which memories are silent or frozen, and the softmax window.
+"""Training conditions that change with the step: silent or frozen memories, and the softmax window.
 
-    train.memories: {kv: {start_step: 500}}     before step 500 the answer of softmax is 0, in training and evaluation,
+    train.memories: {kv: {start_step: 500}}     before step 500 the output of softmax is 0, in training and evaluation,
                                                 and the parameters that only softmax has are frozen
     train.window: {low: 8, high: 64}            the option `window` of the timings is drawn from (seed, step) for each
                                                 training step; evaluation uses the declared one

@@ -19,8 +19,9 @@ def readme_blocks(language):
     return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
 
 
-def test_python_of_the_readme_runs(tmp_path):
-    (tmp_path / "readme.py").write_text("\n".join(readme_blocks("python")))
+def test_python_of_the_readme_runs_and_its_rule_passes_the_checks(tmp_path):
+    check = 'lab.check_component("update_rule", "write_or_not", quick=True).assert_passed()'
+    (tmp_path / "readme.py").write_text("\n".join([*readme_blocks("python"), check]))
     subprocess.run([sys.executable, "-W", "error", "readme.py"], cwd=tmp_path, check=True)
 
 
@@ -49,7 +50,7 @@ def test_python_of_the_rl_page_prints_what_it_says():
 
 
 def test_readme_composes_a_model_in_five_lines_and_a_new_rule_in_less_than_sixty():
-    compose, rule, _ = readme_blocks("python")
+    compose, rule = readme_blocks("python")
     assert len([line for line in compose.splitlines() if line]) <= 5
     assert len(rule.splitlines()) < 60
 

@@ -19,7 +19,7 @@ from tests.project.doc_pages import GUIDE, ROOT, bash_commands, code_blocks, com
 PAGES = [ROOT / "README.md", *(page for page in GUIDE if page.parent.name != "reference")]
 # page -> the test in this folder that runs its Python code
 TEST_OF_PAGE = {
-    "README.md": "test_docs.py::test_python_of_the_readme_runs",
+    "README.md": "test_docs.py::test_python_of_the_readme_runs_and_its_rule_passes_the_checks",
     "docs/add_attention.md": "test_guide.py::test_attention_of_the_attention_page_computes_its_formula",
     "docs/add_mixer.md": "test_guide.py::test_components_of_the_component_pages_pass_the_conformance_checks",
     "docs/add_parallel_scan.md": "test_guide.py::test_components_of_the_component_pages_pass_the_conformance_checks",

@@ -3,8 +3,8 @@
     linear map, convolution, norm           its input and its output
     embedding                               the row that is looked up, and its copy
     softmax                                 q, k and v, and its output
-    attention                               what it changes of q, k, v and the answer, read and written, and if it
-                                            computes gates of the token or changes the answer, also x
+    attention                               what it changes of q, k, v and the output, read and written, and if it
+                                            computes gates of the token or changes the output, also x
     fast weights                            q, k and v of every write, the gates, and their output
     gates of a rule                         x and the gates
     feature map, positions                  what they change, read and written; 0 if they change nothing; a row of
@@ -82,11 +82,11 @@ def attention_traffic(attention: Attention, x: Tensor, u: Tensor) -> int:
     inputs = AttentionInputs(u, u, u, features, example_position(u) + 1)
     changed = attention.transform(x, inputs)
     pairs = [pair for pair in zip(inputs[:3], changed[:3], strict=True) if pair[1] is not pair[0]]
-    answer = changed.v
-    if (finished := attention.finish(x, answer)) is not answer:
-        pairs.append((answer, finished))
+    output = changed.v
+    if (finished := attention.finish(x, output)) is not output:
+        pairs.append((output, finished))
     gates = sum(gate.numel() for gate in (features, log_forget) if gate is not None)
-    reads_x = gates or finished is not answer
+    reads_x = gates or finished is not output
     return sum(before.numel() + after.numel() for before, after in pairs) + gates + x.shape[-1] * bool(reads_x)
 
 
