@@ -10,16 +10,18 @@
     scalar               sigmoid(W_a x)     sigmoid(W_b x)   one per head      2 * heads * width
     vector               c = sigmoid(W x)   1 - c            one per channel   width^2
     independent_vector   sigmoid(W_a x)     sigmoid(W_b x)   one per channel   2 * width^2
+    softmax              softmax of both logits W x          one per head      2 * heads * width
+    normalized           c / rms(fw)        d / rms(kv)      one per channel   2 * width
 
-The weights of scalar, vector and independent_vector are computed for every token; those of static are the same for all
-tokens.
+The weights of scalar, vector, independent_vector and softmax are computed for every token; those of static are the same
+for all tokens, and so are c and d.
 
-A mixer implements `weights`, which the probes also use to measure how much of each memory passes
-(`model/analysis/memory_probes.py`).  A mixer that is not a weighted sum overrides `forward` instead.  `reads` names the
-memories it uses; the layer does not compute the others.
+A mixer implements `weights`, or `contributions` if its summands are not the outputs times weights of x.  The probes use
+both to measure how much of each memory passes (`model/analysis/memory_probes.py`).  A mixer that is not a sum overrides
+`forward` instead.  `reads` names the memories it uses; the layer does not compute the others.
 """
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor, nn
 
@@ -33,11 +35,20 @@ class Mixer(nn.Module):
 
     def weights(self, x: Tensor) -> tuple[Weight, Weight]:
         """Return the weights of fw and kv: plain numbers, or tensors that broadcast to [B, H, T, V]."""
-        raise NotImplementedError(f"{type(self).__name__} implements neither `weights` nor `forward`.")
+        raise NotImplementedError(f"{type(self).__name__} implements none of `weights`, `contributions`, `forward`.")
 
-    def forward(self, x: Tensor, fw: Tensor, kv: Tensor) -> Tensor:
+    def contributions(self, x: Tensor, fw: Any, kv: Any) -> tuple[Tensor, Tensor]:
+        """Return the summands of the output [B, H, T, V] that come from fw and kv; None: a memory that is not read."""
         a, b = self.weights(x)
-        return a * fw + b * kv
+        return a * fw, b * kv
+
+    def forward(self, x: Tensor, fw: Any, kv: Any) -> Tensor:
+        from_fw, from_kv = self.contributions(x, fw, kv)
+        return from_fw + from_kv
+
+    def own_modules(self, memory: str) -> list[nn.Module]:
+        """Return the modules that serve only one memory, "fw" or "kv", and are trained with it."""
+        return []
 
     if TYPE_CHECKING:  # nn.Module declares its call as (...) -> Any; a memory that is not in `reads` is passed as None
 
@@ -47,6 +58,11 @@ class Mixer(nn.Module):
 def has_weights(mixer: nn.Module) -> bool:
     """Return whether the mixer implements `weights`."""
     return getattr(type(mixer), "weights", Mixer.weights) is not Mixer.weights
+
+
+def has_contributions(mixer: nn.Module) -> bool:
+    """Return whether the output of the mixer is a sum of what comes from each memory."""
+    return has_weights(mixer) or getattr(type(mixer), "contributions", None) is not Mixer.contributions
 
 
 def split_heads(gate: Tensor, heads: int) -> Tensor:

@@ -15,7 +15,7 @@ from hqlt_lab.check.component_under_test import (
 )
 from hqlt_lab.check.conformance_report import CheckFailed, CheckResult, ComponentUnusable
 from hqlt_lab.components.attention._base import Attention, AttentionInputs
-from hqlt_lab.components.mixers._base import has_weights
+from hqlt_lab.components.mixers._base import has_contributions, has_weights
 from hqlt_lab.components.update_rules._base import LinearRule
 from hqlt_lab.model.config import OpsConfig
 from hqlt_lab.model.hybrid_memory import HybridMemory
@@ -287,14 +287,20 @@ def every_read_memory_is_used(case: ComponentCase) -> None:
 
 
 def weights_reproduce_the_output(case: ComponentCase) -> None:
-    """If a mixer has `weights` (a, b), its output is a * fw + b * kv, with weight 0 for a memory it does not read."""
+    """If a mixer has `weights` (a, b), its output is a * fw + b * kv, with weight 0 for a memory it does not read.
+
+    If it has `contributions`, its output is their sum.
+    """
     mixer = build("mixer", case.spec, width=8, heads=2).double()
-    if not has_weights(mixer):
-        return
     x, fw, kv = fixed_noise(2, 5, 8), fixed_noise(2, 2, 5, 4, seed=1), fixed_noise(2, 2, 5, 4, seed=2)
-    a, b = mixer.weights(x)
+    if not has_contributions(mixer):
+        return
     mixed = mixer(x, fw if "fw" in mixer.reads else None, kv if "kv" in mixer.reads else None)
-    assert_close("the sum given by `weights`, compared with `forward`,", a * fw + b * kv, mixed)
+    if has_weights(mixer):
+        a, b = mixer.weights(x)
+        assert_close("the sum given by `weights`, compared with `forward`,", a * fw + b * kv, mixed)
+    else:
+        assert_close("the sum of `contributions`, compared with `forward`,", sum(mixer.contributions(x, fw, kv)), mixed)
 
 
 def positions_keep_the_shape(case: ComponentCase) -> None:

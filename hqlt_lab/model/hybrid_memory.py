@@ -122,9 +122,9 @@ class HybridMemory(nn.Module):
         return output.masked_fill(torch.ones((), dtype=torch.bool, device=output.device), 0.0)
 
     def own_components(self, name: str) -> list[nn.Module]:
-        """Return the components that only one of the memories uses, "fw" or "kv"."""
+        """Return the components, and parts of the mixer, that only one of the memories uses, "fw" or "kv"."""
         components = (self.update_rule, self.feature_map) if name == "fw" else (self.attention, self.positions)
-        return [component for component in components if component is not None]
+        return [component for component in components if component is not None] + self.mixer.own_modules(name)
 
     def set_backends(self, ops: OpsConfig) -> None:
         """Set the backends that compute the two memories."""

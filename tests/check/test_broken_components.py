@@ -341,6 +341,18 @@ def test_mixer_whose_weights_do_not_match_its_forward_fails():
     assert failed_checks("mixer", "wrong_weights") == {"weights reproduce the output"}
 
 
+def test_mixer_whose_contributions_do_not_match_its_forward_fails():
+    @register("mixer", "wrong_contributions")
+    class WrongContributions(Mixer):
+        def contributions(self, x, fw, kv):
+            return fw, 2 * kv
+
+        def forward(self, x, fw, kv):
+            return fw + kv
+
+    assert failed_checks("mixer", "wrong_contributions") == {"weights reproduce the output"}
+
+
 def test_mixer_that_is_not_a_weighted_sum_conforms_without_weights():
     @register("mixer", "product")
     class Product(Mixer):

@@ -58,6 +58,30 @@ def test_first_static_weight_is_that_of_the_fast_weights(outputs):
     torch.testing.assert_close(mixer(x, fw, kv), 2 * fw - 3 * kv)
 
 
+def test_softmax_weights_of_a_head_sum_to_one_and_the_first_logits_are_those_of_the_fast_weights(outputs):
+    x, fw, kv = outputs
+    mixer = build_component("mixer", "softmax")
+    logits = x @ mixer.to_logits.weight.T
+    for h in range(H):
+        a = (logits[:, :, h].exp() / (logits[:, :, h].exp() + logits[:, :, H + h].exp()))[..., None]
+        torch.testing.assert_close(mixer(x, fw, kv)[:, h], a * fw[:, h] + (1 - a) * kv[:, h])
+
+
+def test_normalized_divides_by_the_rms_of_all_channels_and_scales_each(outputs):
+    x, fw, kv = outputs
+    mixer = build_component("mixer", "normalized")
+    with torch.no_grad():
+        for norm in mixer.norms.values():
+            norm.weight.copy_(random(H * V))
+    mixed = mixer(x, fw, kv)
+    for t in range(T):
+        expected = 0
+        for name, output in (("fw", fw[1, :, t]), ("kv", kv[1, :, t])):
+            rms = (output.square().sum() / (H * V) + 1e-6).sqrt()
+            expected = expected + mixer.norms[name].weight.view(H, V) * output / rms
+        torch.testing.assert_close(mixed[1, :, t], expected)
+
+
 def test_sinusoidal_positions_alternate_sines_and_cosines():
     wave = build_component("positions", "sinusoidal").embed(torch.zeros(1, 3, 6).double(), torch.tensor([[0, 1, 7]]))
     for row, position in enumerate((0, 1, 7)):

@@ -99,6 +99,20 @@ def test_vector_mixer_with_weights_of_one_half_is_half_the_sum(x):
     torch.testing.assert_close(vector_layer(x)[0], sum_layer(x)[0])
 
 
+def test_softmax_mixer_with_equal_logits_is_half_the_sum(x):
+    layer = make_memory(mixer="softmax")
+    torch.nn.init.zeros_(layer.mixer.to_logits.weight)
+    torch.testing.assert_close(layer(x)[0], memory_output(x, mixer="sum") / 2)
+
+
+def test_normalized_with_outputs_of_equal_norm_is_a_scaled_sum():
+    x, (fw, kv) = torch.randn(2, T, 8).double(), torch.randn(2, 2, 2, T, 4).double()
+    size = 1 + torch.rand(2, 1, T, 1).double()  # of each token
+    fw, kv = (size * u / u.square().mean((1, 3), keepdim=True).sqrt() for u in (fw, kv))
+    mixer = build("mixer", "normalized", width=8, heads=2).double()
+    torch.testing.assert_close(mixer(x, fw, kv), (fw + kv) / size, atol=1e-5, rtol=1e-5)  # up to eps
+
+
 def test_rope_changes_only_the_softmax_memory(x):
     assert torch.equal(
         memory_output(x, mixer="fw_only", positions="rope"), memory_output(x, mixer="fw_only", positions="none")

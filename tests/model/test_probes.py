@@ -166,6 +166,22 @@ def test_mixer_without_weights_has_all_quantities_but_gates():
     assert not {"gate_fw", "work_fw", "share"} & set(probes.names)
 
 
+def test_share_of_normalized_memories_is_that_of_their_scales():
+    model = make_model(mixer="normalized", timing={"name": "synchronous", "window": 3})
+    with torch.no_grad():
+        model.memories[0].mixer.norms["fw"].weight.fill_(3)
+    probes, inputs = probe(model, fixed_noise(1, 9, WIDTH)), fixed_noise(1, 9, WIDTH)
+    norms = dict.fromkeys(("fw", "kv"), 0)
+    handle = model.memories[0].mixer.register_forward_pre_hook(lambda _, args: norms.update(fw=args[1], kv=args[2]))
+    model(inputs)
+    handle.remove()
+    for name, scale in (("fw", 3), ("kv", 1)):
+        rms = norms[name].square().mean((1, 3), keepdim=True).sqrt()
+        expected = (scale * norms[name] / rms).norm(dim=-1).mean((0, 2))
+        torch.testing.assert_close(probes[f"work_{name}"][0].double(), expected, rtol=1e-3, atol=1e-3)
+    assert "gate_fw" not in probes.names and (probes["share"] > 0.5).all()
+
+
 def test_probe_does_not_change_the_model():
     model, inputs = make_model(layers=2), fixed_noise(1, 9, WIDTH)
     model.train()

@@ -43,7 +43,7 @@ def component_traffic(model: SequenceModel) -> Iterator[tuple[str, int]]:
     for name, module in model.named_modules():
         if component_of_name(name) in LINEAR_COMPONENTS and (numbers := map_traffic(module)):
             yield component_of_name(name), numbers
-        elif isinstance(module, nn.RMSNorm | nn.LayerNorm) and component_of_name(name) != "attention":
+        elif isinstance(module, nn.RMSNorm | nn.LayerNorm) and component_of_name(name) not in ("attention", "mixer"):
             yield "norms", 2 * model.config.width  # a norm per head moves as much as one per token
     for memory in model.memories:
         yield from hybrid_memory_traffic(memory)

@@ -7,7 +7,7 @@ Means over valid tokens without meta tokens, at least in float32; a and b are th
 
     gate_fw, gate_kv        a, b                       over tokens and channels
     norm_fw, norm_kv        |fw|, |kv|                 of the output of each memory
-    work_fw, work_kv        |a fw|, |b kv|             of the weighted outputs; 0 for a memory that is not built
+    work_fw, work_kv        |a fw|, |b kv|             of what the mixer adds up; 0 for a memory that is not built
     share                   work_fw / (work_fw + work_kv)
     state_norm              |S|                        Frobenius norm of the fast weights after the sequence
     state_rank              exp(-sum p log p)          p: singular values of S over their sum (Roy & Vetterli 2007)
@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from hqlt_lab.components.attention._base import Attention
-from hqlt_lab.components.mixers._base import has_weights
+from hqlt_lab.components.mixers._base import has_contributions, has_weights
 from hqlt_lab.components.update_rules._base import UpdateRule
 from hqlt_lab.model.analysis.attention_entropy import attention_entropy
 from hqlt_lab.model.analysis.inspection_contexts import eval_mode, force_eager, temporary_hooks, unwrap_compiled
@@ -117,6 +117,9 @@ def mixer_quantities(
     weights = memory.mixer.weights(x) if has_weights(memory.mixer) else (None, None)
     zeros = torch.zeros_like(next(output for output in (fw, kv) if output is not None))
     quantities: Quantities = {}
+    if has_contributions(memory.mixer) and not has_weights(memory.mixer):
+        for name, summand in zip(MEMORIES, memory.mixer.contributions(x, fw, kv), strict=True):
+            quantities[f"work_{name}"] = masked_mean(at_least_float32(summand).norm(dim=-1), valid_mask)
     with disable_autocast(x):
         for name, weight, output in zip(MEMORIES, weights, (fw, kv), strict=True):
             if output is not None:
