@@ -40,7 +40,7 @@ ALLOWED_IMPORTS = {
     "components": "",
     "components.attention": "registry ops components",
     "components.feature_maps": "errors registry ops",
-    "components.mixers": "registry",
+    "components.mixers": "errors registry components",
     "components.positions": "errors registry",
     "components.timings": "registry ops",
     "components.update_rules": "errors registry ops",
