@@ -29,8 +29,8 @@ from hqlt_lab.train.checkpoints import (
     find_resume_point,
 )
 from hqlt_lab.train.distributed.env import is_rank_zero
+from hqlt_lab.train.distributed.fit_in_subprocess import fit_in_subprocess
 from hqlt_lab.train.distributed.fsdp import full_state, load_full_weights
-from hqlt_lab.train.distributed.launch import fit_in_subprocess
 from hqlt_lab.train.divergence import DivergenceError, write_failing_step
 from hqlt_lab.train.lightning_module import TrainingModule
 from hqlt_lab.train.micro_batches import check_batch_division

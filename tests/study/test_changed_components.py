@@ -6,7 +6,7 @@ from hqlt_lab.errors import TrainingError
 from hqlt_lab.registry import CodeChanged, export_to_subprocesses, load_components, temporary_components
 from hqlt_lab.registry.plugins import DIGESTS_VARIABLE, FILES_VARIABLE
 from hqlt_lab.track.provenance import cell_code_hashes, source_hash
-from hqlt_lab.train.distributed.launch import fit_in_subprocess
+from hqlt_lab.train.distributed.fit_in_subprocess import fit_in_subprocess
 from hqlt_lab.train.fit import discard_metrics
 from tests.issues import raises_issue
 

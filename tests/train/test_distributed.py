@@ -17,7 +17,7 @@ import torch
 from hqlt_lab.experiment.cell import cell_from_dict
 from hqlt_lab.registry import load_components
 from hqlt_lab.rundir.outcome import read_outcome
-from hqlt_lab.train.distributed.launch import fit_in_subprocess, relay_metrics
+from hqlt_lab.train.distributed.fit_in_subprocess import fit_in_subprocess, relay_metrics
 from hqlt_lab.train.fit import fit, fit_in_process
 from hqlt_lab.train.interrupt import RunInterrupted
 from tests.train.conftest import MetricsLog, equal_weights, last_weights, tiny_cell

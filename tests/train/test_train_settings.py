@@ -42,7 +42,7 @@ def test_only_the_train_package_imports_lightning():
 
 
 def test_the_launch_module_loads_neither_torch_nor_lightning():
-    script = "import sys, hqlt_lab.train.distributed.launch; print(*sys.modules)"
+    script = "import sys, hqlt_lab.train.distributed.fit_in_subprocess; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     assert not {"torch", "lightning"} & set(loaded)
 

@@ -27,7 +27,7 @@ from hqlt_lab.log_handler import log_to_stderr
 from hqlt_lab.redact import print_redacted_traceback, redact_secrets
 from hqlt_lab.train.describe_failure import describe_failure
 from hqlt_lab.train.distributed.env import is_rank_zero
-from hqlt_lab.train.distributed.launch import (
+from hqlt_lab.train.distributed.fit_in_subprocess import (
     NON_FAILURE_ERRORS,
     PEER_FAILURE_FILE,
     SHUTDOWN_TIMEOUT,

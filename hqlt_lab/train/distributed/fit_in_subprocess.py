@@ -130,7 +130,7 @@ def read_outcome_or_raise(folder: Path, last_message: dict[str, Any]) -> Outcome
 
 
 def restore_error(error_type: type[Exception], content: Any) -> Exception:
-    """Return the error that `main.end_message` described: by its text, or by its issues."""
+    """Return the error that `rank_main.end_message` described: by its text, or by its issues."""
     if not issubclass(error_type, IssueError):
         return error_type(content)
     return error_type(*map(ConfigIssue.from_dict, content))
