@@ -194,7 +194,7 @@ ESCAPED_LATER = [
     ),
     Mutant(
         "compared studies are paired by order",
-        "hqlt_lab/report/stats/mean_difference.py",
+        "hqlt_lab/report/compare/mean_difference.py",
         "[second[seed] - first[seed] for seed in shared]",
         "[b - a for a, b in zip(first.values(), second.values())]",
         ("tests/report/test_compare.py",),

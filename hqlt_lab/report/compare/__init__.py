@@ -5,6 +5,7 @@ comparison_section      one section of a comparison: sentences, a table, and ent
 setting_differences     settings that differ
 code_differences        source code hashes and commits that differ
 result_differences      metrics, and their differences
+mean_difference         difference of two means, paired or Welch
 published_differences   results of a study against published values
 compare_results         the complete comparison
 """

@@ -8,5 +8,4 @@ bimodal_outcomes       outcomes that are either solved or not: detection and exa
 baseline_differences   each arm minus its baseline, paired by seed, with a verdict
 factorial_effects      main effects and interactions of a grid
 importance             fANOVA importance of hyper-parameters
-mean_difference        difference of two means, paired or Welch
 """
