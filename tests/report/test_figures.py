@@ -18,7 +18,7 @@ from hqlt_lab.report.figures.heat_map import heat_map
 from hqlt_lab.report.figures.learning_curves import learning_curves
 from hqlt_lab.report.figures.length_generalization import length_generalization
 from hqlt_lab.report.figures.long_context_curves import long_context
-from hqlt_lab.report.figures.memory_share import memory_share
+from hqlt_lab.report.figures.memory_contribution import memory_contribution
 from hqlt_lab.report.figures.report_figure import inline_svg
 from hqlt_lab.report.figures.style import BACKGROUND, FOREGROUND, style_context
 from hqlt_lab.rundir.diagnostics import ProbeWriter
@@ -206,7 +206,7 @@ def test_shares_are_means_over_seeds_and_bars_are_scores_without_a_memory(make_e
     for record, share in zip(records, (0.2, 0.6), strict=True):
         ProbeWriter(record.folder).write_table(300, [{"share": [share, None]}, {"share": [1.0, 0.5]}])
         write_evaluation(record.folder, "test", "fw", {"test/normalized_accuracy": 10.0})
-    report_figure = draw(memory_share, make_experiment(), records)
+    report_figure = draw(memory_contribution, make_experiment(), records)
     shares, _, bars = report_figure.figure.axes
     np.testing.assert_allclose(shares.collections[0].get_array().filled(np.nan), [[0.4, np.nan], [1.0, 0.5]])
     assert [bar.get_width() for bar in bars.patches] == [90.0, 10.0]
@@ -218,7 +218,7 @@ def test_the_legend_names_a_lesion_that_the_first_arm_lacks(make_experiment, mak
     for record, lesions in zip(records, (["fw"], ["fw", "kv"]), strict=True):
         for memory in lesions:
             write_evaluation(record.folder, "test", memory, {"test/normalized_accuracy": 10.0})
-    (subfigure,) = draw(memory_share, make_experiment(), records).figure.subfigs
+    (subfigure,) = draw(memory_contribution, make_experiment(), records).figure.subfigs
     assert [text.get_text() for text in subfigure.legends[0].get_texts()] == ["intact", "without fw", "without kv"]
 
 
@@ -246,7 +246,7 @@ def test_a_failing_figure_becomes_an_error_message_and_the_others_are_drawn(make
     )
     assert list(figure_set.svgs) == ["learning_curves"]
     (error,) = figure_set.errors
-    assert error.startswith("The figure memory_share could not be drawn: TypeError")
+    assert error.startswith("The figure memory_contribution could not be drawn: TypeError")
 
 
 def test_the_svg_is_deterministic_and_keeps_text_as_text(make_experiment, make_record, make_folder):

@@ -10,6 +10,6 @@ length_generalization   the test metric by sequence length
 long_context_curves     long-context evaluations of trained cells
 heat_map                a grid of two or more factors
 cost_quality            the metric against parameters, state size and FLOPs
-memory_share            the fast weights' share of the output, and scores without either memory
+memory_contribution     the fast weights' share of the output, and scores without either memory
 draw                    draws all of them
 """

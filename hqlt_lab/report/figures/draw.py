@@ -12,7 +12,7 @@ from hqlt_lab.report.figures.heat_map import heat_map
 from hqlt_lab.report.figures.learning_curves import learning_curves
 from hqlt_lab.report.figures.length_generalization import length_generalization
 from hqlt_lab.report.figures.long_context_curves import long_context
-from hqlt_lab.report.figures.memory_share import memory_share
+from hqlt_lab.report.figures.memory_contribution import memory_contribution
 from hqlt_lab.report.figures.report_figure import ReportFigure
 from hqlt_lab.report.figures.rl_curves import rl_curves
 from hqlt_lab.report.figures.style import style_context
@@ -25,7 +25,7 @@ FIGURE_FUNCTIONS: tuple[Callable[[DrawnArms], ReportFigure | None], ...] = (
     long_context,
     heat_map,
     cost_quality,
-    memory_share,
+    memory_contribution,
 )
 FIGURE_NAMES = tuple(figure.__name__ for figure in FIGURE_FUNCTIONS)
 

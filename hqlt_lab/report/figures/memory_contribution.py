@@ -43,7 +43,7 @@ LESIONS_CAPTION = "Bars: median test result of the intact model, and without one
 HeadShares = list[list[float | None]]  # [layers][heads]
 
 
-def memory_share(data: DrawnArms) -> ReportFigure | None:
+def memory_contribution(data: DrawnArms) -> ReportFigure | None:
     """Draw panels of shares above and bars of scores below."""
     shares = {row.title: mean_shares(row) for row in data.drawn_rows}
     shares = {title: table for title, table in shares.items() if any(map(has_number, table))}
@@ -68,7 +68,7 @@ def memory_share(data: DrawnArms) -> ReportFigure | None:
         " ".join([SHARES_CAPTION] * bool(shares) + [f"{LESIONS_CAPTION} ({data.metric})."] * bool(bars))
         + data.omitted_note
     )
-    return ReportFigure(name="memory_share", title="Contribution of each memory", caption=caption, figure=figure)
+    return ReportFigure(name="memory_contribution", title="Contribution of each memory", caption=caption, figure=figure)
 
 
 def has_number(heads: Sequence[float | None]) -> bool:
