@@ -9,7 +9,7 @@ that of softmax.  The published HQLT kernels used hold 64 with window 16, so tha
 
 from typing import Annotated
 
-from hqlt_lab.components.timings._sinks import Sinks
+from hqlt_lab.components.timings._options import Sinks
 from hqlt_lab.ops.memory_schedule import Schedule
 from hqlt_lab.registry import register
 

@@ -8,7 +8,7 @@ of token t (`gates: current`), as in the equation of the HQLT paper, or with its
 
 from typing import Annotated, Literal
 
-from hqlt_lab.components.timings._sinks import Sinks
+from hqlt_lab.components.timings._options import Sinks
 from hqlt_lab.ops.memory_schedule import Schedule
 from hqlt_lab.registry import register
 

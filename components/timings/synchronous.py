@@ -9,7 +9,7 @@ tracking needs.
 
 from typing import Annotated
 
-from hqlt_lab.components.timings._sinks import Sinks
+from hqlt_lab.components.timings._options import Sinks
 from hqlt_lab.ops.memory_schedule import Schedule
 from hqlt_lab.registry import register
 

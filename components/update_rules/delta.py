@@ -15,7 +15,7 @@ Schlag, Irie, Schmidhuber 2021, arXiv:2102.11174.  Parallel form: Yang et al. 20
 from torch import Tensor, nn
 
 from hqlt_lab.components.update_rules._base import LinearRule
-from hqlt_lab.components.update_rules._max_beta import MaxBeta, check_max_beta
+from hqlt_lab.components.update_rules._options import MaxBeta, check_max_beta
 from hqlt_lab.ops.gates import Gates
 from hqlt_lab.registry import register
 

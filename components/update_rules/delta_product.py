@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from hqlt_lab.components.update_rules._base import LinearRule
 from hqlt_lab.components.update_rules._learned_decay import HeadDecay
-from hqlt_lab.components.update_rules._max_beta import MaxBeta, check_max_beta
+from hqlt_lab.components.update_rules._options import MaxBeta, check_max_beta
 from hqlt_lab.errors import ConfigError
 from hqlt_lab.ops.gates import Gates
 from hqlt_lab.registry import register
