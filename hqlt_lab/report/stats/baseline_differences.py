@@ -24,9 +24,9 @@ from hqlt_lab.experiment.arm_title import ArmTitle
 from hqlt_lab.experiment.load_experiment import Arm
 from hqlt_lab.experiment.run_settings import MeasureConfig
 from hqlt_lab.hashing import hash_json
-from hqlt_lab.report.stats.bimodal_outcomes import find_group_threshold, group_p_value
 from hqlt_lab.report.stats.exact_tests import fisher_p_value, sign_flip_p_value
 from hqlt_lab.report.stats.intervals import MeanEstimate, estimate_mean, holm_levels, metric_resolution
+from hqlt_lab.report.stats.two_group_outcomes import find_group_threshold, group_p_value
 
 if TYPE_CHECKING:
     from hqlt_lab.report.arm_rows import Row
