@@ -65,7 +65,7 @@ from hqlt_lab.registry.plugins import (
 )
 from hqlt_lab.report.compare.compare_results import compare_targets
 from hqlt_lab.report.compare.load_compared import ComparedCell, ComparedStudy
-from hqlt_lab.study.executors.base import LaunchContext
+from hqlt_lab.study.executors.launch_context import LaunchContext
 from hqlt_lab.study.executors.ray_executor import connect_cluster, find_cluster, require_slots
 from hqlt_lab.study.executors.resources import MachineResources, gpu_fraction, max_concurrent_cells
 from hqlt_lab.study.executors.slurm_executor import format_directive, run_command

@@ -6,7 +6,7 @@ import pytest
 
 from hqlt_lab.errors import TrainingError
 from hqlt_lab.study.executors import slurm_executor
-from hqlt_lab.study.executors.base import LaunchContext
+from hqlt_lab.study.executors.launch_context import LaunchContext
 from hqlt_lab.study.executors.slurm_executor import SlurmExecutor, list_queued_jobs
 from tests.issues import raises_issue
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hqlt_lab.registry import build
-from hqlt_lab.study.executors.base import LaunchContext
+from hqlt_lab.study.executors.launch_context import LaunchContext
 from hqlt_lab.study.executors.slurm_executor import (
     SlurmJob,
     array_ids,

@@ -16,7 +16,7 @@ from hqlt_lab.errors import TrainingError
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.rundir import cell_file
 from hqlt_lab.study.coordinator import Coordinator
-from hqlt_lab.study.executors.base import CellEvent
+from hqlt_lab.study.executors._base import CellEvent
 from hqlt_lab.study.executors.worker import make_job_spec, run_attempt
 from hqlt_lab.study.ledger.study_store import StudyStore
 from hqlt_lab.study.run_study import open_plan

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from hqlt_lab.experiment.load_experiment import Experiment
-from hqlt_lab.study.executors.base import Executor
+from hqlt_lab.study.executors._base import Executor
 from hqlt_lab.study.ledger.study_store import StudyStore
 from hqlt_lab.study.run_study import CellSelection, prepare_study
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from hqlt_lab.errors import TrainingError
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.study.executors import worker
-from hqlt_lab.study.executors.base import MAX_STARTUP_FAILURES, STOP_TIMEOUT, CellEvent
+from hqlt_lab.study.executors._base import MAX_STARTUP_FAILURES, STOP_TIMEOUT, CellEvent
 from hqlt_lab.study.executors.resources import allocate_gpus, gpu_fraction
 from hqlt_lab.train.interrupt import ignore_signal
 

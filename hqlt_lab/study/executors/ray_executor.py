@@ -29,7 +29,7 @@ from hqlt_lab.errors import ConfigError, TrainingError
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.process_settings import RAY_ENV, set_env_defaults
 from hqlt_lab.rundir.metrics import read_rows
-from hqlt_lab.study.executors.base import MAX_STARTUP_FAILURES, CellEvent
+from hqlt_lab.study.executors._base import MAX_STARTUP_FAILURES, CellEvent
 from hqlt_lab.study.executors.file_mailbox import FileMailbox, Reply
 from hqlt_lab.study.executors.ray_task import run_ray_task
 from hqlt_lab.study.executors.resources import gpu_fraction

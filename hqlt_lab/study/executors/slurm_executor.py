@@ -27,7 +27,8 @@ from hqlt_lab.errors import ConfigError, TrainingError
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.file_lock import wait_for_lock
 from hqlt_lab.registry import list_loaded_files
-from hqlt_lab.study.executors.base import CellEvent, LaunchContext
+from hqlt_lab.study.executors._base import CellEvent
+from hqlt_lab.study.executors.launch_context import LaunchContext
 
 logger = logging.getLogger(__name__)
 

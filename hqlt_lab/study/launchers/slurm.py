@@ -14,7 +14,7 @@ from hqlt_lab.errors import ConfigError, ConfigIssue
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.hashing import hash_json
 from hqlt_lab.registry import check_minimums, register
-from hqlt_lab.study.executors.base import LaunchContext
+from hqlt_lab.study.executors.launch_context import LaunchContext
 from hqlt_lab.study.executors.local_executor import LocalExecutor
 from hqlt_lab.study.executors.slurm_executor import SLURM_FOLDER, SlurmExecutor, render_script
 from hqlt_lab.study.launchers.local import Local

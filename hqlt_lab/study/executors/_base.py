@@ -5,12 +5,9 @@
 
 An attempt that was interrupted, blocked by its machine (a full disk), or found its folder locked by another process, is
 not caused by the cell and does not count as a retry.  An attempt that failed or was lost does.
-
-`LaunchContext` holds what a launcher needs to start workers on other machines.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -56,17 +53,3 @@ class Executor(Protocol):
 
     def close(self) -> None:
         """Shut down all workers and release the resources."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class LaunchContext:
-    """What a launcher needs to start `hqlt worker` processes that join this study."""
-
-    file: Path  # the experiment
-    overrides: tuple[str, ...]  # --set
-    only: tuple[str, ...]  # --only
-    runs: Path  # --runs
-    study_folder: Path
-    is_shared: bool  # whether several processes may write the ledger
-    limit: int | None = None  # --limit
-    env: Mapping[str, str] = field(default_factory=dict)  # set in addition to the inherited environment
