@@ -11,13 +11,13 @@ optim                AdamW, its parameter groups, and the learning rate schedule
 step_conditions      the memories that are silent or frozen at a step, and the softmax window
 scoring              metrics of a fixed split and their standard errors
 determinism_check    whether the first step, computed twice, is bitwise equal
-checkpoints          write and read checkpoints
 trainer_state        metrics, times and messages of a run, stored in its checkpoints
 interrupt            stop on a signal
 describe_failure     why a run failed, and whether a retry would fail too
 analysis_failures    turn a failed analysis (backends, probes, sizes) into a warning of the run
 load_trained_model   load a trained model
 cell_evaluator       evaluate a trained cell
+checkpoints/         write and read checkpoints, find the one to resume from
 distributed/         several devices: python -m hqlt_lab.train.distributed.rank_main FOLDER/cell.json
 rl/                  reinforcement learning, for tasks that are environments
 cost/                estimated or measured cost of a cell

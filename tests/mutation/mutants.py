@@ -394,7 +394,7 @@ MUTANTS = [
     ),
     Mutant(
         "a checksum is not compared",
-        "hqlt_lab/train/checkpoints.py",
+        "hqlt_lab/train/checkpoints/checkpoint_files.py",
         "(checksum and checksum != compute_checksum(path",
         "(False and checksum != compute_checksum(path",
         ("tests/train/test_checkpoints.py",),

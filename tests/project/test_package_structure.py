@@ -53,10 +53,11 @@ ALLOWED_IMPORTS = {
     "rundir": "errors file_lock files experiment",
     "agent": "errors model tasks experiment",
     "train": "errors files hashing process_settings redact registry model tasks experiment rundir agent "
-    "train.distributed train.rl",
+    "train.checkpoints train.distributed train.rl",
+    "train.checkpoints": "files experiment rundir train",
     "train.cost": "errors files process_settings registry model tasks experiment train train.rl",
     "train.distributed": "errors files log_handler redact registry model experiment rundir train",
-    "train.rl": "errors process_settings model tasks experiment rundir agent train",
+    "train.rl": "errors process_settings model tasks experiment rundir agent train train.checkpoints",
     "hugging_face": "errors files data model experiment rundir train",
     "generation": "errors hashing registry data model train hugging_face",
     "evaluation": "errors files hashing data model tasks experiment rundir train generation",

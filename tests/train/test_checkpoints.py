@@ -12,13 +12,8 @@ from hqlt_lab.errors import StoreError, TrainingError
 from hqlt_lab.experiment.arm_title import ArmTitle
 from hqlt_lab.experiment.cell import cell_from_dict
 from hqlt_lab.rundir.outcome import Outcome, read_outcome
-from hqlt_lab.train.checkpoints import (
-    CORRUPTION_ERRORS,
-    find_resume_point,
-    is_transient_error,
-    read_checkpoint,
-    write_checkpoint,
-)
+from hqlt_lab.train.checkpoints.checkpoint_files import CORRUPTION_ERRORS, read_checkpoint, write_checkpoint
+from hqlt_lab.train.checkpoints.resume_point import find_resume_point, is_transient_error
 from hqlt_lab.train.fit import fit
 from hqlt_lab.train.interrupt import RunInterrupted
 from hqlt_lab.train.trainer_state import TrainerState
@@ -78,7 +73,7 @@ def test_a_corrupt_checkpoint_is_detected_and_the_previous_one_used(folder, tmp_
     assert log[0][0] == 9
     assert outcome.message.startswith("last.ckpt could not be read") and outcome.metrics == straight.metrics
     assert equal_weights(last_weights(folder), last_weights(tmp_path / "straight"))
-    assert [record.name for record in caplog.records] == ["hqlt_lab.train.checkpoints"] * 2
+    assert [record.name for record in caplog.records] == ["hqlt_lab.train.checkpoints.resume_point"] * 2
     assert "previous.ckpt" in caplog.messages[1]
 
 

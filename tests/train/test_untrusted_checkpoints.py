@@ -11,7 +11,7 @@ import torch
 
 from hqlt_lab.errors import HqltError, TrainingError
 from hqlt_lab.rundir.cell_file import read_cell, write_cell
-from hqlt_lab.train.checkpoints import find_resume_point
+from hqlt_lab.train.checkpoints.resume_point import find_resume_point
 from hqlt_lab.train.load_trained_model import read_weights
 from tests.train.conftest import tiny_cell
 

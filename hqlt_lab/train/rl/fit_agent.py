@@ -24,13 +24,13 @@ from hqlt_lab.tasks._base import Task
 from hqlt_lab.tasks._environment import Environment
 from hqlt_lab.train.analysis_failures import record_analysis_failure
 from hqlt_lab.train.build_outcome import add_prefix, build_outcome, select_reported_weights
-from hqlt_lab.train.checkpoints import (
+from hqlt_lab.train.checkpoints.checkpoint_files import (
     attach_metadata,
-    find_resume_point,
     read_checkpoint,
     write_best_weights,
     write_last_checkpoint,
 )
+from hqlt_lab.train.checkpoints.resume_point import find_resume_point
 from hqlt_lab.train.determinism_check import (
     find_differences,
     parameter_gradients,

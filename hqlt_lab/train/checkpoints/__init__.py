@@ -1,0 +1,1 @@
+"""Checkpoints: their files, and the one from which a run resumes."""
