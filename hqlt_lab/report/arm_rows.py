@@ -25,7 +25,7 @@ from hqlt_lab.report.stats.intervals import metric_resolution
 from hqlt_lab.report.stats.percentage_intervals import PercentRange, percent_ranges
 from hqlt_lab.report.stats.summary import Summary, summarize_seeds
 from hqlt_lab.study.ledger.cell_record import SETTLED_STATES, CellRecord, group_by_point
-from hqlt_lab.study.plan.hyperparameter_search import select_point
+from hqlt_lab.study.plan.select_point import select_point
 
 UNFINISHED_STATES = ("waiting", "running", "failed", "diverged", "pruned")
 BUDGET_STATES = ("done", "diverged", "pruned")  # states that count towards the tuning budget; failed cells do not

@@ -2,7 +2,7 @@
 
 run_study                run a study, from opening the ledger to the last cell
 coordinator              main loop: claim cells, dispatch them to an executor, handle events, finish attempts
-plan                     which cells there are and in which order; hyperparameter search; cached plan
+plan                     which cells there are and in which order; search space; selected point; cached plan
 ledger                   every attempt at every cell, in a journal file or in PostgreSQL; the state of each cell
 executors                how cells are trained: local processes, Ray tasks, SLURM jobs
 launchers                registered components that build an executor from the `launcher` settings

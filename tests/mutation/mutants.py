@@ -471,7 +471,7 @@ MUTANTS = [
     ),
     Mutant(
         "the worst point is selected",
-        "hqlt_lab/study/plan/hyperparameter_search.py",
+        "hqlt_lab/study/plan/select_point.py",
         'sign = 1.0 if measure.direction == "maximize" else -1.0',
         "sign = 1.0",
         ("tests/study/test_search.py",),

@@ -8,13 +8,8 @@ from hqlt_lab.study.executors.resources import detect_resources
 from hqlt_lab.study.ledger.cell_record import CellRecord
 from hqlt_lab.study.ledger.ledger import Ledger
 from hqlt_lab.study.ledger.study_store import StudyStore
-from hqlt_lab.study.plan.hyperparameter_search import (
-    build_search_space,
-    count_trials,
-    params_from_point,
-    point_from_params,
-    select_point,
-)
+from hqlt_lab.study.plan.search_space import build_search_space, count_trials, params_from_point, point_from_params
+from hqlt_lab.study.plan.select_point import select_point
 from hqlt_lab.study.run_study import CellSelection, prepare_study
 from tests.issues import raises_issue
 

@@ -183,7 +183,7 @@ def show_remaining(cell_states: "list[tuple[str, CellState]]", arms: "ArmCosts")
 
 def show_search(experiment: "Experiment", arms: "ArmCosts") -> None:
     """Print the searched settings and the number of additional cells, whose values are not known yet."""
-    from hqlt_lab.study.plan.hyperparameter_search import build_search_space, count_trials
+    from hqlt_lab.study.plan.search_space import build_search_space, count_trials
 
     if not build_search_space(experiment.tune):
         return

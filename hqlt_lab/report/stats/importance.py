@@ -76,6 +76,6 @@ def optuna_distribution(values: Sequence[Any], axis: list[Any] | Range | None) -
     """Return the Optuna distribution of an axis: that of a searched range, else categorical."""
     from optuna.distributions import CategoricalDistribution
 
-    from hqlt_lab.study.plan.hyperparameter_search import make_distribution
+    from hqlt_lab.study.plan.search_space import make_distribution
 
     return make_distribution(axis) if isinstance(axis, Range) else CategoricalDistribution(list(dict.fromkeys(values)))

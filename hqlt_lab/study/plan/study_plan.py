@@ -23,13 +23,8 @@ from hqlt_lab.rundir import cell_file
 from hqlt_lab.study.cell_ref import CellRef
 from hqlt_lab.study.ledger.cell_record import SETTLED_STATES, CellRecord, CellState, CellStates
 from hqlt_lab.study.ledger.study_store import StudyStore
-from hqlt_lab.study.plan.hyperparameter_search import (
-    build_search_space,
-    count_trials,
-    params_from_point,
-    point_from_params,
-    select_point,
-)
+from hqlt_lab.study.plan.search_space import build_search_space, count_trials, params_from_point, point_from_params
+from hqlt_lab.study.plan.select_point import select_point
 
 if TYPE_CHECKING:
     from hqlt_lab.study.ledger.ledger import Ledger
