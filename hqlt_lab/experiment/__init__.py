@@ -12,6 +12,8 @@ size_matching     make arms equal in parameters, state or FLOPs
 lm_eval_section   the lm-eval tasks of the `evaluate` section
 cell              the complete settings of one training run
 expand_cells      expand arms x tuned points x seeds into cells with keys
+cell_key          the key of a cell: a hash of all settings that can change the result
+cell_filters      select cells by their labels (`--only`)
 json_schema       JSON Schema of experiment files, for editors
 yaml/             read YAML safely, with `extends`, `--set`, interpolation and line numbers
 validate/         collect all issues: size limits, metric names, and each cell's model and task

@@ -12,7 +12,7 @@ import torch
 import hqlt_lab
 from hqlt_lab.data.tokenizers._base import import_optional
 from hqlt_lab.errors import StoreError, TrainingError
-from hqlt_lab.experiment.expand_cells import cell_key
+from hqlt_lab.experiment.cell_key import cell_key
 from hqlt_lab.files import fsync_path
 from hqlt_lab.hugging_face.export_layout import CONFIG_FILE, ENCODER_FOLDER, WEIGHTS_FILE, is_export
 from hqlt_lab.hugging_face.tokenizer_conversion import write_tokenizer

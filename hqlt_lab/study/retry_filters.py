@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hqlt_lab.experiment.apply_overrides import short_path
-from hqlt_lab.experiment.expand_cells import cell_labels, format_filters, matches_filters, parse_filters
+from hqlt_lab.experiment.cell_filters import cell_labels, format_filters, matches_filters, parse_filters
 from hqlt_lab.study.ledger.cell_record import UNSUCCESSFUL_STATES, CellRecord
 
 Labels = dict[str, str]

@@ -11,7 +11,8 @@ from typing import Any
 
 from hqlt_lab.errors import StoreError, issues_under
 from hqlt_lab.experiment.cell import Cell
-from hqlt_lab.experiment.expand_cells import PlannedCell, cell_labels, matches_filters, parse_filters, select_items
+from hqlt_lab.experiment.cell_filters import cell_labels, matches_filters, parse_filters, select_items
+from hqlt_lab.experiment.expand_cells import PlannedCell
 from hqlt_lab.experiment.load_experiment import Experiment
 from hqlt_lab.hashing import hash_json
 from hqlt_lab.registry import build

@@ -8,14 +8,9 @@ import pytest
 
 from hqlt_lab.experiment.arm_title import ArmTitle
 from hqlt_lab.experiment.cell import cell_from_dict
-from hqlt_lab.experiment.expand_cells import (
-    cell_key,
-    expand_plan,
-    filter_cells,
-    format_filters,
-    labels_from_cell,
-    parse_filters,
-)
+from hqlt_lab.experiment.cell_filters import filter_cells, format_filters, labels_from_cell, parse_filters
+from hqlt_lab.experiment.cell_key import cell_key
+from hqlt_lab.experiment.expand_cells import expand_plan
 from hqlt_lab.experiment.load_experiment import load_experiment
 from tests.issues import list_codes, raises_issue
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from hqlt_lab.experiment.cell import cell_from_dict
-from hqlt_lab.experiment.expand_cells import cell_key, expand_plan
+from hqlt_lab.experiment.cell_key import cell_key
+from hqlt_lab.experiment.expand_cells import expand_plan
 from hqlt_lab.experiment.load_experiment import load_experiment
 from hqlt_lab.experiment.run_settings import AgentConfig
 from hqlt_lab.experiment.validate.arm_checks import build_meta_model

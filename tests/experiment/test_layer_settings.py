@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from hqlt_lab.experiment.cell import cell_from_dict
-from hqlt_lab.experiment.expand_cells import cell_key, expand_plan
+from hqlt_lab.experiment.cell_key import cell_key
+from hqlt_lab.experiment.expand_cells import expand_plan
 from hqlt_lab.experiment.json_schema import build_json_schema
 from hqlt_lab.experiment.load_experiment import load_experiment
 from hqlt_lab.model.sequence_model import build_model

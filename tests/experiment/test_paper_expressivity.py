@@ -5,7 +5,8 @@ from functools import cache
 
 import pytest
 
-from hqlt_lab.experiment.expand_cells import expand_plan, filter_cells
+from hqlt_lab.experiment.cell_filters import filter_cells
+from hqlt_lab.experiment.expand_cells import expand_plan
 from hqlt_lab.experiment.load_experiment import load_experiment
 from hqlt_lab.registry import build
 from hqlt_lab.train.fit import fit_in_process

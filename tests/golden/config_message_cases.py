@@ -39,7 +39,7 @@ from hqlt_lab.data.tokenizers.bpe import BpeEncoder
 from hqlt_lab.data.tokenizers.hub_tokenizer import HubEncoder, separator_token_id
 from hqlt_lab.errors import ConfigIssue, HqltError, IssueError, StoreError, list_issues
 from hqlt_lab.evaluation.long_context_evaluation import LongContextEval
-from hqlt_lab.experiment.expand_cells import select_items
+from hqlt_lab.experiment.cell_filters import select_items
 from hqlt_lab.experiment.lm_eval_section import EvaluateConfig
 from hqlt_lab.experiment.load_experiment import load_experiment
 from hqlt_lab.experiment.run_settings import TrainConfig, TrainerConfig

@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 import hqlt_lab as lab
 from hqlt_lab.data.corpus_reader import open_corpus
 from hqlt_lab.errors import StoreError
-from hqlt_lab.experiment.expand_cells import cell_key
+from hqlt_lab.experiment.cell_key import cell_key
 from hqlt_lab.generation.text_model import load_text_model
 from hqlt_lab.hugging_face.modeling_hqlt import HqltForCausalLM
 from hqlt_lab.rundir.cell_file import read_cell

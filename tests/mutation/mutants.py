@@ -450,14 +450,14 @@ MUTANTS = [
     ),
     Mutant(
         "the seed is not part of the cell key",
-        "hqlt_lab/experiment/expand_cells.py",
+        "hqlt_lab/experiment/cell_key.py",
         'return hash_json({**settings_for_key(cell), "seed": cell.seed})',
         'return hash_json({**settings_for_key(cell), "seed": 0})',
         ("tests/experiment/test_plan.py",),
     ),
     Mutant(
         "precision is not part of the cell key",
-        "hqlt_lab/experiment/expand_cells.py",
+        "hqlt_lab/experiment/cell_key.py",
         'settings["precision"] = cell.trainer.precision',
         'settings["precision"] = "auto"',
         ("tests/experiment/test_plan.py",),

@@ -5,7 +5,7 @@ import torch
 from lightning.pytorch import Callback
 
 from hqlt_lab.experiment.cell import Cell
-from hqlt_lab.experiment.expand_cells import cell_key
+from hqlt_lab.experiment.cell_key import cell_key
 from hqlt_lab.experiment.fill_defaults import fill_defaults
 from hqlt_lab.registry import build, load_components, temporary_components
 from hqlt_lab.rundir.diagnostics import DETERMINISM_FILE, DeterminismCheck, read_determinism_check

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from hqlt_lab.experiment.cell import Cell
-from hqlt_lab.experiment.expand_cells import cell_key
+from hqlt_lab.experiment.cell_key import cell_key
 from hqlt_lab.experiment.fill_defaults import fill_defaults
 from hqlt_lab.experiment.run_settings import TrainConfig
 from hqlt_lab.model.analysis.memory_probes import probe

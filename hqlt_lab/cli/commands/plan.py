@@ -59,7 +59,8 @@ def show_plan(
     ] = False,
 ) -> None:
     """Show what an experiment file would train: cells, parameters, state, FLOPs, time and disk space."""
-    from hqlt_lab.experiment.expand_cells import expand_plan, filter_cells
+    from hqlt_lab.experiment.cell_filters import filter_cells
+    from hqlt_lab.experiment.expand_cells import expand_plan
     from hqlt_lab.experiment.load_experiment import load_experiment
 
     experiment = load_experiment(file, overrides or [])  # before torch is imported, so that errors show at once

@@ -34,7 +34,8 @@ def train_cell(
     ] = False,
 ) -> None:
     """Train one cell of an experiment file in this process, with live progress.  Run it again to resume."""
-    from hqlt_lab.experiment.expand_cells import expand_plan, filter_cells
+    from hqlt_lab.experiment.cell_filters import filter_cells
+    from hqlt_lab.experiment.expand_cells import expand_plan
     from hqlt_lab.experiment.load_experiment import load_experiment
 
     experiment = load_experiment(file, overrides or [])

@@ -175,7 +175,7 @@ def runs_folder(ctx: typer.Context) -> Path:
 @as_completer
 def complete_cell_filters(ctx: typer.Context, incomplete: str) -> Iterator[tuple[str, str]]:
     """Yield values of --only: arm=..., seed=... and the file's axes, also after a comma."""
-    from hqlt_lab.experiment.expand_cells import format_filters, split_filters
+    from hqlt_lab.experiment.cell_filters import format_filters, split_filters
 
     *conditions, _ = split_filters([incomplete])
     yield from ((",".join([*conditions, format_filters(label, [value])]), "") for label, value in read_cell_labels(ctx))
@@ -183,7 +183,8 @@ def complete_cell_filters(ctx: typer.Context, incomplete: str) -> Iterator[tuple
 
 def read_cell_labels(ctx: typer.Context) -> dict[tuple[str, str], None]:
     """Return the (label, value) pairs of the cells in the typed experiment file, in the file's order."""
-    from hqlt_lab.experiment.expand_cells import cell_labels, iter_grid_points
+    from hqlt_lab.experiment.cell_filters import cell_labels
+    from hqlt_lab.experiment.expand_cells import iter_grid_points
     from hqlt_lab.experiment.load_experiment import DEFAULT_SEEDS, parse_arms, parse_seeds
     from hqlt_lab.experiment.parse_axes import parse_tune
     from hqlt_lab.experiment.yaml.read_experiment_files import read_source

@@ -38,7 +38,7 @@ class NextCommand(NamedTuple):
 
         `is_whole_study`: the records are all cells of the study, so --only may be omitted if every arm is outdated.
         """
-        from hqlt_lab.experiment.expand_cells import format_filters
+        from hqlt_lab.experiment.cell_filters import format_filters
 
         outdated_by_arm: dict[str, bool] = {}
         for record in records:

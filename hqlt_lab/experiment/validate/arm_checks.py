@@ -19,7 +19,7 @@ from hqlt_lab.errors import ConfigIssue, HqltError, join_sentences, list_issues
 from hqlt_lab.experiment.apply_overrides import VARIABLE_SECTIONS, apply_each_change
 from hqlt_lab.experiment.arm_title import format_levels
 from hqlt_lab.experiment.cell import Cell
-from hqlt_lab.experiment.expand_cells import cell_key
+from hqlt_lab.experiment.cell_key import cell_key
 from hqlt_lab.experiment.fill_defaults import fill_each_section
 from hqlt_lab.experiment.validate.example_overlap import (
     TRAIN_TEST_OVERLAP,

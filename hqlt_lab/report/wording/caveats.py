@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from textwrap import shorten
 from typing import Any
 
-from hqlt_lab.experiment.expand_cells import format_filters, iter_points
+from hqlt_lab.experiment.cell_filters import format_filters
+from hqlt_lab.experiment.expand_cells import iter_points
 from hqlt_lab.experiment.load_experiment import Experiment
 from hqlt_lab.experiment.parse_axes import Range
 from hqlt_lab.formatting import pluralize_count

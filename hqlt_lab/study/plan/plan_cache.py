@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from hqlt_lab.errors import StoreError
-from hqlt_lab.experiment.expand_cells import cell_labels, select_items
+from hqlt_lab.experiment.cell_filters import cell_labels, select_items
 from hqlt_lab.experiment.load_experiment import Arm
 from hqlt_lab.experiment.yaml.read_experiment_files import ExperimentSource
 from hqlt_lab.files import check_types, read_json, write_atomic

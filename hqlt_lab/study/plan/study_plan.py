@@ -15,7 +15,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from hqlt_lab.experiment.cell import Cell
-from hqlt_lab.experiment.expand_cells import cell_key, cell_labels, expand_seeds, iter_points
+from hqlt_lab.experiment.cell_filters import cell_labels
+from hqlt_lab.experiment.cell_key import cell_key
+from hqlt_lab.experiment.expand_cells import expand_seeds, iter_points
 from hqlt_lab.experiment.load_experiment import Arm, Experiment
 from hqlt_lab.files import read_json
 from hqlt_lab.hashing import hash_json
