@@ -1,6 +1,6 @@
 """Load components that are not built in.
 
-There are three ways. All are chosen by the user who starts the program; an experiment file cannot load code:
+There are three ways. All are chosen by the user of the program; an experiment file cannot load code:
 
     an entry point           [project.entry-points."hqlt_lab.components"]   in an installed package
     the working directory    [tool.hqlt_lab] with = ["my_rule.py"]          in its pyproject.toml

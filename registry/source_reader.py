@@ -1,6 +1,6 @@
 """Read the documentation and the options of built-in components from their source, without importing them.
 
-Importing the components imports torch, which takes seconds; `hqlt list` and `hqlt show` need only what the files say.
+Importing the components imports torch, which takes seconds; `hqlt list` and `hqlt show` need only their text.
 The reader understands what built-in components use: functions, classes with `__init__`, and dataclasses that inherit
 from classes of hqlt_lab. For anything else it raises SourceUnreadable, and the component is imported instead.
 """
@@ -35,7 +35,7 @@ class SourceUnreadable(Exception):
 
 @dataclass(frozen=True)
 class ComponentInfo(Documented):
-    """What is known of a component without building it."""
+    """Documentation, options and source position of a component, known without building it."""
 
     options: Mapping[str, Option]
 

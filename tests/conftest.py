@@ -13,7 +13,7 @@ from .postgres import postgres  # noqa: F401
 WORKING_FOLDER = Path.cwd()
 os.environ.pop("COLUMNS", None)  # pytest-xdist sets 80 for its workers; output without a terminal has no width
 STORE_VARIABLES = ("MLFLOW_TRACKING_URI", "HQLT_STORE")
-for name in STORE_VARIABLES:  # tests must not write to the stores of the user who runs them
+for name in STORE_VARIABLES:  # tests must not write to the stores of the user
     os.environ.pop(name, None)
 
 

@@ -2,7 +2,7 @@
 
     phi(u) = u
 
-The features are neither normalized nor positive, so rules that erase under the key itself refuse this map.
+The features are neither normalized nor positive, so this map is rejected for rules that erase under the key itself.
 
     feature_map: identity
 

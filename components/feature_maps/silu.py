@@ -2,7 +2,7 @@
 
     phi(u) = u sigmoid(u)
 
-The features are not normalized, so rules that erase under the key itself refuse this map.
+The features are not normalized, so this map is rejected for rules that erase under the key itself.
 
     feature_map: silu
 

@@ -1,4 +1,4 @@
-"""Taylor features: their products are the second-order Taylor polynomial of the exponential, as in Based.
+"""Taylor features: features whose products are the second-order Taylor polynomial of the exponential, as in Based.
 
     u = P x,   s = sqrt(d)
     phi(x) = [1, u / sqrt(s), vec(u u^T) / (s sqrt(2))]                    1 + d + d^2 features
@@ -6,8 +6,9 @@
 
 With linear_attention this approximates softmax attention: exp(z) is replaced by its polynomial.  P projects the K
 channels of a head to d = `dim` channels and is learned; it is one matrix for queries and keys of all heads, orthogonal
-at the start.  Heads with at most `dim` channels are not projected.  Features are not normalized, so rules that erase
-under the key itself refuse this map; their products are positive, so linear_attention can be normalized with it.
+at the start.  Heads with at most `dim` channels are not projected.  Features are not normalized, so this
+map is rejected for rules that erase under the key itself.  Products of features are positive, so linear_attention can
+use its normalizer.
 
     feature_map: {name: taylor, dim: 16}
 
@@ -35,7 +36,7 @@ class Taylor(FeatureMap):
         width: int,
         heads: int,
         dim: Annotated[
-            int | None, "Channels that a longer query or key is projected to; null: none is projected."
+            int | None, "Queries and keys with more channels are projected to this number; null: no projection."
         ] = 16,
     ) -> None:
         super().__init__()

@@ -1,10 +1,10 @@
-"""HGRN2: a decay per key channel, and a key that is what the decay frees.
+"""HGRN2: a decay f per key channel, and 1 - f as the key.
 
     S_t = diag(f_t) S_{t-1} + (1 - f_t) v_t^T              keep f per key channel, erase 0, write 1
     f_t = l + (1 - l) sigmoid(W x_t)                       l: `lower_bound`
 
-The key is tied to the gate: the rule replaces the projected key by 1 - f_t.  If the timing delays writes with the gates
-of the current token, the key is that of the gates a pair is written with; `gates: own` keeps a token's own.
+The rule replaces the projected key by 1 - f_t.  A delayed timing writes a pair with the gates of the current token, so
+its key is then computed from these gates; with `gates: own` it is computed from the gates of the pair's own token.
 
 The authors learn the lower bound of every layer, from 0 in the first to nearly 1 in the last.  Here it is a constant,
 which may be a list over the layers.

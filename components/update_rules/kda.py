@@ -5,7 +5,7 @@
     log alpha_t = -exp(a) softplus(W_2 W_1 x_t + b),   beta_t = max_beta * sigmoid(w . x_t)
 
 a is one number per head, initially log U(1, 16); b is such that softplus(b) is log-uniform in [0.001, 0.1].  The rank
-of W_1 is the size of a head.  With the same decay in all channels this is gated_delta, without decay delta.
+of W_1 is the size of a head.  With the same decay in all channels this is gated_delta; without decay it is delta.
 
     update_rule: {name: kda, max_beta: 2}
 

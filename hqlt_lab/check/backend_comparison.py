@@ -14,11 +14,11 @@ deviation over the largest number.  The inputs are
     decoding     7 tokens from a state, without gradients, which may use other kernels
 
 In addition, scan backends are compared in float32 where keeps are small: there the gradient of the log-keeps is a small
-difference of large sums.  The figures of fla, which loses digits in it, are reported and not judged.
+difference of large sums.  fla loses digits there, so its figures are reported, but no failure.
 
 On a machine without a GPU fla's kernels run in Triton's interpreter, in a separate process, and flex is compared
-without gradients, which torch does not support there.  The interpreter is slow, so that float16 and the slowest kernels
-are compared with one timing, and it computes bfloat16 incorrectly.  Backends that need a GPU are reported as such;
+without gradients, which torch does not support there.  The interpreter is slow, so float16 and the slowest kernels are
+compared with one timing only.  It computes bfloat16 incorrectly.  Backends that need a GPU are reported as such;
 `pytest -m gpu` compares them on a machine that has one.
 
     python -m hqlt_lab.check.backend_comparison        results of fla, a line of JSON each; needs TRITON_INTERPRET=1
@@ -196,7 +196,7 @@ def relative_error(actual: Tensor, expected: Tensor) -> float:
 class BackendComparison:
     """Result of one combination of backend, precision, component and timing.
 
-    A "reported" error has no tolerance.  `error` is None if nothing could be compared; `detail` then says why.
+    A "reported" error has no tolerance.  `error` is None if nothing could be compared; `detail` then has the reason.
     """
 
     backend: str

@@ -9,7 +9,7 @@ OUTCOME_STYLES = {"passed": "green", "failed": "bold red", "illegal": "yellow"}
 
 
 class CheckFailed(AssertionError):
-    """The component fails a check; the message says why."""
+    """The component fails a check; the message has the reason."""
 
 
 class ComponentUnusable(CheckFailed):

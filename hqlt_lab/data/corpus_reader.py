@@ -136,8 +136,8 @@ class Corpus:
         available = self.num_windows(split, length)
         if not available or first < 0 or (split != "train" and first + count > available):
             message = (
-                f"windows {first} to {first + count - 1} of {split} are needed, and there are {available} of {length} "
-                f"tokens. {split} has {self.num_tokens(split)} tokens."
+                f"windows {first} to {first + count - 1} of {split} are needed, but its {self.num_tokens(split)} "
+                f"tokens make only {available} windows of {length} tokens."
             )
             raise ConfigError(ConfigIssue("length", "too_few_windows", message, source=str(self.folder)))
         return shuffle_windows(first, count, available, seed) if split == "train" else np.arange(first, first + count)

@@ -19,7 +19,7 @@ from lm_eval.tasks.squad_completion.task import SQUADCompletion
 from hqlt_lab.generation.text_model import TextModel
 
 GEN_KWARGS = {"until": ["\n"], "max_gen_toks": 48}
-CONTEXT_TOKENS = 1000 - 50  # excerpt of a report that leaves room for the answer
+CONTEXT_TOKENS = 1000 - 50  # excerpt of a report, so that the answer fits too
 
 
 class SquadNewline(SQUADCompletion):

@@ -187,8 +187,8 @@ def validate_experiment(source: ExperimentSource, known_warnings: Sequence[str] 
     )
     metrics = collect_metric_names(config.get("measure"))
     if not experiment.final_seeds:
-        message = f"{list(experiment.seeds)} are all used for tuning (tune_seeds)."
-        collector.add(ConfigIssue("seeds", "no_final_seed", message, "Add a seed that is not."))
+        message = f"all of {list(experiment.seeds)} are used for tuning (tune_seeds)."
+        collector.add(ConfigIssue("seeds", "no_final_seed", message, "Add a seed that is not in tune_seeds."))
     if experiment.match:
         collector.add(*find_match_conflicts(valid_config, experiment.match))
     if "evaluate" not in config or experiment.evaluate:  # if the section is invalid, that issue is enough

@@ -132,7 +132,7 @@ class TrainConfig:
     probe_every: int | None = None
     """Steps between two probes of the memories; null: at every validation, 0: never."""
     memories: dict[str, Any] = field(default_factory=dict)
-    """Training of single memories, such as {kv: {start_step: 500, lr_scale: 0.5}}; all others start at step 0."""
+    """Training settings of a memory, such as {kv: {start_step: 500, lr_scale: 0.5}}; the default start is step 0."""
     window: dict[str, Any] | None = None
     """Draw the softmax window of each training step, such as {low: 8, high: 64}; null: as declared by the timing."""
     compile: bool = False
@@ -163,7 +163,7 @@ class TrainConfig:
         is_uneven = self.accumulate > 0 and self.batch_size % self.accumulate
         conflicts = [uneven_batch] if is_uneven else []
         if self.window is not None and self.compile:
-            message = "compiled code is specialized to one window, and would be compiled again for each that is drawn."
+            message = "the model would be compiled again for each drawn window."
             conflicts.append(ConfigIssue("window", "window_with_compile", message, "Leave train.compile out."))
         issues += self._normalize_nested_settings()
         raise_if_invalid(issues, conflicts)

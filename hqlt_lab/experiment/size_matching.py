@@ -226,9 +226,9 @@ def solve_match(
         raise ConfigError.at(
             "match",
             "no_match_within_tolerance",
-            f"with {by} {solution.value}, the nearest, the arm has {solution.size:.0f} {QUANTITY_NAMES[match.on]} and "
-            f"{reference_title!r} has {target_size:.0f}: {100 * residual:+.2g} %, and {100 * match.within:.3g} % "
-            "are allowed.",
+            f"the closest value, {by} {solution.value}, gives {solution.size:.0f} {QUANTITY_NAMES[match.on]}, but "
+            f"{reference_title!r} has {target_size:.0f}. The difference is {100 * residual:+.2g} %, and at most "
+            f"{100 * match.within:.3g} % is allowed.",
             f"Raise match.within or use a larger model{alternative_hint(match)}.",
         )
     kept = solution.value == current and (by == "width" or len(set(list_mlp_widths(cell))) <= 1)

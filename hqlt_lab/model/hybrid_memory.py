@@ -230,8 +230,8 @@ def check_rule_feature_map(
         raise ConfigError.at(
             "feature_map",
             "features_not_positive",
-            f"the normalizer of update_rule {rule_name!r} can be zero where features are negative, "
-            f"as those of feature_map {map_name!r} can be.",
+            f"features of feature_map {map_name!r} can be negative, and then the normalizer of update_rule "
+            f"{rule_name!r} can be zero.",
             "Use elu_plus_one, or normalizer: none.",
         )
     if rule.has_key_channels and feature_map.features(key_dim) != key_dim:

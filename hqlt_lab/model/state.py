@@ -65,7 +65,7 @@ class SoftmaxTokens(NamedTuple):
 
 
 class AttentionState(NamedTuple):
-    """What softmax carries beside the KV cache.  A field is None if it is not needed."""
+    """State of softmax in addition to the KV cache.  A field is None if it is not needed."""
 
     features: OptionalTensor  # [B, H, S, F] of the cached tokens
     decay: OptionalTensor  # [B, H, S] sums of log forget gates since the document's first token

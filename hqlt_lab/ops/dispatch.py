@@ -13,7 +13,7 @@ All backends give the same result up to rounding; `hqlt check backends` verifies
 
 Each backend reports why it cannot run an operation (`unsupported`), or why it should not (`discouraged`).  `auto`
 selects the first backend without objections.  A backend requested by name runs everything it supports, and raises
-otherwise.  If a GPU has to use a fallback, a warning says why and what to install.
+otherwise.  If a GPU has to use a fallback, a warning has the reason and what to install.
 """
 
 import importlib.util

@@ -74,7 +74,7 @@ def acquire_training_lock(folder: Path, timeout: float) -> AbstractContextManage
 
 @contextmanager
 def wait_for_training_lock(folder: Path, timeout: float) -> Iterator[None]:
-    """Hold a lock after waiting for it; meanwhile a file in the folder says so.  Raise FolderLocked."""
+    """Hold a lock after waiting for it; meanwhile a file in the folder shows it.  Raise FolderLocked."""
     wait_file = folder / LOCK_WAIT_FILE
     wait_file.touch()
     logger.warning(lock_wait_message(folder))

@@ -129,7 +129,7 @@ class Coordinator:
                 self.stop_if_requested()
 
     def dispatch_cells(self) -> None:
-        """Claim and start cells while the executor has room."""
+        """Claim and start cells while the executor can take more."""
         while not self.stop_requests and not self.blocked_reason and self.budget > 0 and (cell_ref := self.next_cell()):
             if not self.executor.can_start(self.plan.representative_cell(cell_ref)):
                 return

@@ -44,7 +44,8 @@ class ModularArithmetic(StateTask):
     def find_option_issues(self) -> list[ConfigIssue]:
         issues = self.check_minimums({"modulus": 2})
         if self.brackets and self.label != "last":
-            message, hint = "a part of an expression in brackets has no value.", "Use last, or brackets: false."
+            message = "with brackets only the whole expression has a value, so only the last token can have a label."
+            hint = "Use last, or brackets: false."
             issues.append(ConfigIssue("label", "label_with_brackets", message, hint))
         return issues
 

@@ -28,7 +28,7 @@ def select_reported_weights(
     step: int,
     load_weights: Callable[[Mapping[str, Tensor]], None],
 ) -> Metrics:
-    """Load the weights to test, as `train.report` says, and return the metrics of their validation.
+    """Load the weights to test, as set by `train.report`, and return the metrics of their validation.
 
     The model, or the agent, has the weights after `step` steps, which are tested unless better ones are reported.
     """

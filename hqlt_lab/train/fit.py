@@ -112,7 +112,7 @@ def build_model(cell: Cell, task: Task) -> SequenceModel:
 
 
 def finish_run(trainer: Trainer, module: TrainingModule, callback: RunCallback) -> Outcome:
-    """Test the last or best weights, as `train.report` says, and return the outcome."""
+    """Test the last or best weights, as set by `train.report`, and return the outcome."""
     valid_metrics = select_reported_weights(
         module.cell,
         callback.folder,

@@ -14,7 +14,7 @@ Learning rate:
     s >= horizon          peak floor
     constant              peak
 
-    train.memories       the parameters that only one memory has: times its lr_scale
+    train.memories       the learning rate of the parameters that only one memory has is multiplied by its lr_scale
 
 The first step has number 0.  The horizon defaults to the number of steps, so that the last step is just above the
 floor.

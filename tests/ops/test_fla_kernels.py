@@ -1,4 +1,4 @@
-"""Every linear rule has a kernel of fla; its arguments, used as the kernel's formula says, give the reference scan."""
+"""Every linear rule has a kernel of fla; its arguments, used as in the kernel's formula, give the reference scan."""
 
 import json
 import subprocess

@@ -15,6 +15,15 @@ EXAMPLES = {
     "so many": "At most so many cells.",
     "as far as": "As far as they are known.",
     "is no X": "A cell is no file.",
+    "say": "The reply says why.",
+    "ask": "The worker asks for a cell.",
+    "who": "A process who trains.",
+    "truth": "A backend and the truth.",
+    "shelf": "On its shelf.",
+    "room": "A queue that has room.",
+    "house": "In this house.",
+    "world": "An agent in its world.",
+    "crew": "The crew of a study.",
     DOCSTRING_OPENING: "The same for a batch.",
 }
 
@@ -24,7 +33,7 @@ def findings():
     return find_phrases()
 
 
-@pytest.mark.parametrize("source", ["markdown", "yaml", "html", "docstring", "comment", "message"])
+@pytest.mark.parametrize("source", ["markdown", "yaml", "html", "template", "docstring", "comment", "message"])
 def test_prose_has_no_phrase_that_the_style_rules_replace(findings, source):
     found = [finding.describe() for finding in findings if finding.source == source]
     assert not found, f"{len(found)} phrases to rewrite:\n" + "\n".join(found)
@@ -50,10 +59,13 @@ def test_phrases_are_found_in_all_kinds_of_files(tmp_path):
     (tmp_path / "page.md").write_text("# Title\n\nNobody\n")
     (tmp_path / "file.yaml").write_text("question: nobody\nseeds: 3  # nobody\n")
     (tmp_path / "hqlt_lab/page.html").write_text("<p class=nobody>Nobody</p>\n")
+    (tmp_path / "hqlt_lab/templates").mkdir()
+    (tmp_path / "hqlt_lab/templates/mixer.txt").write_text('"""A mixer that nobody needs."""\n')
     (tmp_path / "hqlt_lab/module.py").write_text('x = ["nobody", f"it is nobody {1}"]  # nobody\n')
     found = [(finding.file.name, finding.line, finding.source) for finding in find_phrases(tmp_path)]
     assert sorted(found) == [
         ("file.yaml", 2, "yaml"),
+        ("mixer.txt", 1, "template"),
         ("module.py", 1, "comment"),
         ("module.py", 1, "message"),
         ("page.html", 1, "html"),
@@ -64,5 +76,6 @@ def test_phrases_are_found_in_all_kinds_of_files(tmp_path):
 def test_ordinary_uses_are_not_found(tmp_path):
     (tmp_path / "page.md").write_text(
         "There is no file. It is no longer read. `told` was a keyword. A run is ongoing.\n"
+        "It is for researchers who compare designs. The ground truth. The agent enters the room. Rank and world size.\n"
     )
     assert find_phrases(tmp_path) == []

@@ -12,7 +12,7 @@ from tests.project.test_package_structure import ROOT, source_files
 
 FORBIDDEN_CALLS = ("eval", "exec", "compile", "pickle.load", "pickle.loads", "os.system", "os.popen", "yaml.load")
 REQUIRED_KEYWORDS = {"shell": False, "allow_pickle": False, "trust_remote_code": False, "weights_only": True}
-SAVE_FUNCTIONS = ("save_checkpoint",)  # their weights_only says what is saved, not what may be loaded
+SAVE_FUNCTIONS = ("save_checkpoint",)  # their weights_only selects what is saved, not what may be loaded
 
 
 def function_calls(file):

@@ -54,7 +54,7 @@ def test_unread_metrics_do_not_block_the_worker():
     coordinator_end, worker_end = multiprocessing.Pipe()
     for step in range(100_000):
         send_if_writable(worker_end, ("metrics", {"step": step, "metrics": {"train/loss": 0.5}}))
-    worker_end.send(("ended", {}))  # there is room left for messages that must not be dropped
+    worker_end.send(("ended", {}))  # there is space left for messages that must not be dropped
     assert coordinator_end.recv()[1]["step"] == 0
 
 

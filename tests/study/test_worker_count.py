@@ -18,7 +18,7 @@ SEARCH = "tune: {train.lr: {low: 1e-4, high: 1e-1, log: true, trials: 1}}\ntune_
 
 @pytest.fixture
 def ray(monkeypatch) -> str:
-    """Override for the Ray launcher, with a fake cluster that has room for eight cells."""
+    """Override for the Ray launcher, with a fake cluster on which eight cells fit."""
     nodes = [{"Alive": True, "Resources": {"CPU": 8.0}}]
     monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(is_initialized=lambda: True, nodes=lambda: nodes))
     return "launcher={name: ray}"

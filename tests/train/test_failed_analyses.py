@@ -1,4 +1,4 @@
-"""A component whose analysis fails is trained and tested as usual; outcome, run output and report say so."""
+"""A component whose analysis fails is trained and tested as usual; outcome, run output and report show it."""
 
 import pytest
 from rich.console import Console

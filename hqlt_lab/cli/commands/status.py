@@ -114,7 +114,7 @@ def forget_cells(
     only: OnlyOption = None,
     overrides: SetOption = None,
     runs: RunsOption = Path("runs"),
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation prompt.")] = False,
     as_json: Annotated[bool, json_option(f"an entry per superseded cell: {RECORD_KEYS}")] = False,
 ) -> None:
     """Mark results of cells as superseded, so that `hqlt run` trains the cells again.  Nothing is deleted."""

@@ -3,7 +3,7 @@
 `hqlt --install-completion` installs it.  Completion must be fast, so nothing here imports torch: component names are
 read from file names, cells from their folders.  If anything fails, there are no completions and nothing is printed.
 
-Bash splits words at `=`: for `--only arm=su` it asks to complete `su`, and passes `arm`, `=` and `su` as three words.
+Bash splits words at `=`: for `--only arm=su` it completes `su`, and passes `arm`, `=` and `su` as three words.
 They are joined before typer parses them, and the text up to the last `=` is removed from the completions, because
 bash keeps it.  Other shells pass whole words.
 """

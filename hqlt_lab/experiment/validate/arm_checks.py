@@ -171,7 +171,7 @@ def check_agent_settings(cell: Cell) -> Issues:
         ("trainer.nodes", trainer.nodes > 1, "an agent is trained in one process.", "Use 1."),
         ("trainer.precision", trainer.precision == "16-mixed", "gradients are not scaled.", "Use 'bf16-mixed'."),
         ("train.accumulate", train.accumulate > 1, "a batch of episodes is not split.", "Use 1."),
-        ("train.window", train.window is not None, "it acts and learns with one window.", "Leave it out."),
+        ("train.window", train.window is not None, "an agent acts and learns with the same window.", "Leave it out."),
         ("train.compile", train.compile, "an agent reads one observation at a time.", "Leave it out."),
         ("train.probe_every", bool(train.probe_every), "probes need examples, and there are none.", "Use 0."),
     )
@@ -245,7 +245,7 @@ def check_training_of_memories(model: Any, cell: Cell) -> CheckResult:
         path = f"train.memories.{name}"
         components = [component for memory in model.memories for component in memory.own_components(name)]
         if not any(name in memory.mixer.reads for memory in model.memories):
-            issues.append(ConfigIssue(path, "unread_memory", f"the mixer of no layer reads {name}.", "Leave it out."))
+            issues.append(ConfigIssue(path, "unread_memory", f"no mixer of this model reads {name}.", "Leave it out."))
         elif cell.train.memory(name).lr_scale != 1 and not any(any(True for _ in c.parameters()) for c in components):
             message = f"{name} has no parameters of its own in this model, so its learning rate has no effect."
             warnings.append(ConfigIssue(f"{path}.lr_scale", "memory_without_parameters", message))

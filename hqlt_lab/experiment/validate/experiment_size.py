@@ -13,7 +13,7 @@ from typing import Any
 from hqlt_lab.errors import ConfigError, ConfigIssue
 
 MAX_COMPOSITIONS, MAX_CELLS = 10_000, 50_000
-REDUCE_HINT = "Split the experiment into several files, or vary less."
+REDUCE_HINT = "Split the experiment into several files, or use fewer arms, values or seeds."
 
 
 def check_size_limits(config: Mapping[str, Any], default_seeds: int, default_tune_seeds: int) -> None:
@@ -24,13 +24,13 @@ def check_size_limits(config: Mapping[str, Any], default_seeds: int, default_tun
     cells = max(compositions * count_values(config.get("seeds", default_seeds)), search_cells)
     if compositions > MAX_COMPOSITIONS:
         message = (
-            f"there are {format_number(compositions)} compositions, and at most {MAX_COMPOSITIONS:,} are possible."
+            f"there are {format_number(compositions)} compositions, but at most {MAX_COMPOSITIONS:,} are possible."
         )
         raise ConfigError(
             ConfigIssue("arms", "too_many_compositions", message, REDUCE_HINT, other_paths=("cross", "tune"))
         )
     if cells > MAX_CELLS:
-        message = f"there are {format_number(cells)} cells, and at most {MAX_CELLS:,} are possible."
+        message = f"there are {format_number(cells)} cells, but at most {MAX_CELLS:,} are possible."
         raise ConfigError(
             ConfigIssue("arms", "too_many_cells", message, REDUCE_HINT, other_paths=("cross", "tune", "seeds"))
         )

@@ -125,7 +125,7 @@ def check_evaluate_tasks(experiment: "Experiment", collector: IssueCollector) ->
         if task != "language":
             arms_by_task.setdefault(task, []).append(arm)
     for task, arms in arms_by_task.items():
-        message = f"these tasks need text, and {task!r} is not the language task."
+        message = f"lm-eval evaluates language models, but the task is {task!r}. Leave `evaluate` out."
         issue = ConfigIssue("evaluate", "evaluation_without_language", message)
         collector.add_arm_issue(issue, arms, in_all_arms=len(arms) == len(experiment.arms))
 

@@ -1,4 +1,4 @@
-"""Explain YAML syntax errors: the line and the likely mistake, in a sentence that says what to do.
+"""Explain YAML syntax errors: the line and the likely mistake, in a sentence with what to do.
 
 A YAML parser reports where it failed and what it was parsing ("mapping values are not allowed in this context"). The
 likely mistake is visible in the text of that line. Each `diagnose_*` function recognizes one mistake; the first match

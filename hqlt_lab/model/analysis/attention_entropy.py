@@ -24,7 +24,7 @@ QUERIES_PER_CHUNK = 64
 
 
 class RowInputs(NamedTuple):
-    """What softmax reads in one row."""
+    """Inputs of softmax for one row."""
 
     q: Tensor  # [H, T, K] scaled
     k: Tensor  # [H, T, K]

@@ -10,7 +10,7 @@
     conv              (taps - 1) * channels of q, k and v
     document_length   one integer
 
-The conformance kit compares these sizes with those of actual states.
+The conformance checks compare these sizes with those of actual states.
 """
 
 from copy import deepcopy

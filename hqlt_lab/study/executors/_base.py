@@ -43,10 +43,10 @@ class Executor(Protocol):
         """Return the events since the last call; wait up to `timeout` seconds for the first."""
 
     def request_prune(self, key: str) -> None:
-        """Ask the worker of a cell to stop because of bad results; a `pruned` event follows."""
+        """Request the worker of a cell to stop because of bad results; a `pruned` event follows."""
 
     def interrupt_all(self) -> None:
-        """Ask every worker to save a checkpoint and stop, each of them once; events follow."""
+        """Request every worker to save a checkpoint and stop, each of them once; events follow."""
 
     def kill_all(self) -> None:
         """Kill all workers without waiting for checkpoints; events follow as usual."""

@@ -52,7 +52,7 @@ class FileMailbox:
         return {message["kind"]: message["payload"] for message in self.read_messages(REPLIES_FILE)}
 
     def read_result(self) -> Reply | None:
-        """Return the reply that says how the attempt ended, if the worker has sent one."""
+        """Return the reply with the end of the attempt, if the worker has sent one."""
         replies = self.read_replies().items()
         return next(((kind, payload) for kind, payload in replies if kind in TERMINAL_KINDS), None)
 

@@ -1,4 +1,4 @@
-"""What a launcher needs to start `hqlt worker` processes on other machines that join a study."""
+"""Information that a launcher needs to start `hqlt worker` processes on other machines that join a study."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

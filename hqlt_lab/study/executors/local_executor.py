@@ -192,14 +192,14 @@ class LocalExecutor:
         handle.cell_key = None
 
     def request_prune(self, key: str) -> None:
-        """Ask the worker of a cell to stop because of bad results; a `pruned` event follows."""
+        """Request the worker of a cell to stop because of bad results; a `pruned` event follows."""
         for handle in self.worker_handles:
             if handle.cell_key == key:
                 with suppress(*PIPE_ERRORS):
                     handle.pipe.send(("prune", {}))
 
     def interrupt_all(self) -> None:
-        """Ask every worker to save a checkpoint and stop, each of them once; events follow."""
+        """Request every worker to save a checkpoint and stop, each of them once; events follow."""
         for handle in self.worker_handles:
             if handle.cell_key is not None and handle.process.pid and not handle.stop_requested:
                 handle.stop_requested = True

@@ -187,7 +187,7 @@ class RayExecutor:
         self.startup_failures = 0
 
     def can_start(self, cell: Cell) -> bool:
-        """Return whether the cluster has room: a cell uses 1 / slots of it.
+        """Return whether another cell fits on the cluster: a cell uses 1 / slots of it.
 
         Without running tasks always True: a submitted cell may wait for a machine that comes back.
         """
@@ -272,12 +272,12 @@ class RayExecutor:
                 cancel_task(task, force=True)
 
     def request_prune(self, key: str) -> None:
-        """Ask a task to stop because of bad results; a `pruned` event follows."""
+        """Request a task to stop because of bad results; a `pruned` event follows."""
         if key in self.tasks:
             self.tasks[key].mailbox.send_command("prune")
 
     def interrupt_all(self) -> None:
-        """Ask every task to save a checkpoint and stop, each once; tasks that wait for resources are cancelled."""
+        """Request every task to save a checkpoint and stop, each once; tasks that wait for resources are cancelled."""
         for task in self.tasks.values():
             if not task.stop_requested:
                 task.stop_requested = True

@@ -51,7 +51,7 @@ def gpus_for_cell(cell: Cell, requested_gpus: float | None, available_gpus: int)
 def allocate_gpus(gpu_request: Fraction, free_gpus: Sequence[Fraction]) -> tuple[int, ...] | None:
     """Return the indices of the GPUs for a cell, or None if it has to wait.
 
-    Best fit: a fractional request is placed on the fullest GPU that has room.
+    Best fit: a fractional request is placed on the fullest GPU on which it fits.
     """
     if gpu_request == 0:
         return ()
@@ -65,7 +65,7 @@ def allocate_gpus(gpu_request: Fraction, free_gpus: Sequence[Fraction]) -> tuple
 def max_concurrent_cells(machine: MachineResources, gpu_request: Fraction) -> int:
     """Return how many cells fit on the machine: limited by its GPUs, or by cores and memory if cells need no GPU."""
     if gpu_request > machine.gpus:
-        message = f"a cell needs {gpu_request} GPUs, and there are {machine.gpus}."
+        message = f"a cell needs {gpu_request} GPUs, but this machine has {machine.gpus}."
         raise ConfigError.at("trainer.devices", "too_few_gpus", message)
     if gpu_request >= 1:
         return machine.gpus // int(gpu_request)

@@ -55,7 +55,7 @@ def run_command(*arguments: str | Path, **env: str) -> str:
             arguments, capture_output=True, text=True, timeout=COMMAND_TIMEOUT, env={**os.environ, **env}
         )
     except FileNotFoundError as error:
-        message = f"'slurm' needs SLURM's commands, and there is no {arguments[0]} on this machine."
+        message = f"'slurm' needs SLURM's commands, but {arguments[0]} was not found on this machine."
         hint = "Run this on a login node, or use launcher 'local'."
         raise ConfigError.at("launcher", "slurm_not_found", message, hint) from error
     except subprocess.TimeoutExpired as error:
@@ -180,7 +180,7 @@ class SlurmExecutor:
         return False
 
     def start_cell(self, key: str, cell: Cell, folder: Path, attempt: int) -> None:
-        raise AssertionError("there is no room here")
+        raise AssertionError("SLURM jobs start the cells")
 
     def poll_events(self, timeout: float) -> Iterator[CellEvent]:
         """Yield no events; submit the jobs on the first call, then poll the queue every POLL_INTERVAL seconds."""
@@ -249,7 +249,7 @@ class SlurmExecutor:
         """No-op: this process runs no workers."""
 
     def close(self) -> None:
-        """After an interrupt, say that the jobs keep running and how to cancel them."""
+        """After an interrupt, print that the jobs keep running and how to cancel them."""
         if self.was_interrupted and (ids := self.active_array_ids()):
             logger.warning(
                 "The jobs keep running. Run the same command again to monitor them. Cancel them with\n"

@@ -50,7 +50,7 @@ Message = tuple[str, dict[str, Any]]
 
 
 class CellPruned(Exception):
-    """Raised in the training loop when the coordinator asked to prune the cell."""
+    """Raised in the training loop when the coordinator prunes the cell."""
 
 
 class CommandListener(threading.Thread):

@@ -25,7 +25,7 @@ from hqlt_lab.study.launchers.local import Local
 @dataclass(frozen=True, kw_only=True)
 class Ray:
     workers: int | None = None
-    """Maximum number of cells trained at once; null: as many as the cluster has room for."""
+    """Maximum number of cells trained at once; null: as many as fit on the cluster."""
     cpus: float = 1.0
     """CPUs per cell, and its number of threads."""
     gpus: float | None = None

@@ -76,7 +76,7 @@ def start_process(cell: Cell, folder: Path, log: TextIO) -> ChildProcess:
 
 
 def relay_metrics(process: ChildProcess, on_metrics: MetricsCallback) -> dict[str, Any]:
-    """Pass the child's metrics to `on_metrics` until it ends.  Return its last message, which says how it ended."""
+    """Pass the child's metrics to `on_metrics` until it ends.  Return its last message, which states how it ended."""
     assert process.stdout is not None
     message: dict[str, Any] = {}
     for line in process.stdout:

@@ -77,7 +77,7 @@ def update_gradients(sac_trainer: SacTrainer) -> dict[str, Tensor]:
 def finish_agent_run(
     sac_trainer: SacTrainer, folder: Path, trainer_state: TrainerState, on_metrics: MetricsCallback
 ) -> Outcome:
-    """Test the last or best weights, as `train.report` says, record an episode, and return the outcome."""
+    """Test the last or best weights, as set by `train.report`, record an episode, and return the outcome."""
     timer = TrainingTimer(trainer_state)
     valid_metrics = select_reported_weights(
         sac_trainer.cell,
