@@ -1,9 +1,7 @@
-"""Read logged metrics from `metrics.jsonl` in a cell's folder, one line per logged step.
+"""Read the curve of a metric from `metrics.jsonl` in a cell's folder, whose format `rundir.metrics` defines.
 
-    {"step": 100, "time": 1763269540.2, "metrics": {"train/loss": 0.69}}
-
-A killed run may leave an incomplete line, and a run resumed from a checkpoint may log a step twice: incomplete lines
-are skipped, and of a repeated step the first value is used.
+Incomplete lines, which a killed run may leave, are skipped. The writer leaves out steps that a resumed run logs again;
+if a step occurs twice nevertheless, its first value is used.
 """
 
 import math
@@ -11,8 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hqlt_lab.files import decode_json
-
-METRICS_FILE = "metrics.jsonl"
+from hqlt_lab.rundir.metrics import METRICS_FILE
 
 
 def read_curve(folder: Path, metric: str) -> dict[int, float]:
