@@ -306,7 +306,7 @@ class MeasureConfig:
     solved: float | None = None
     """Value of the first reported metric from which the task counts as solved; null: never."""
     margin: float = 0.0
-    """Smallest difference to the baseline that is called better or worse, in units of the first reported metric."""
+    """Smallest difference that matters, in units of the first reported metric; 0: arms are never called equivalent."""
     interval: Literal["t", "bootstrap"] = "t"
     """Confidence interval of a mean over seeds; the bootstrap needs 10 seeds, with fewer t is used."""
 

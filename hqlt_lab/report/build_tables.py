@@ -8,7 +8,6 @@ from hqlt_lab.experiment.arm_title import ArmTitle
 from hqlt_lab.experiment.load_experiment import Experiment
 from hqlt_lab.formatting import format_bytes, format_count
 from hqlt_lab.report.arm_rows import Row, reported_metrics
-from hqlt_lab.report.stats.baseline_differences import MIN_SEEDS, Difference
 from hqlt_lab.report.stats.factorial_effects import Effect
 from hqlt_lab.report.stats.summary import Summary
 from hqlt_lab.report.value_formatting import (
@@ -20,6 +19,7 @@ from hqlt_lab.report.value_formatting import (
 )
 from hqlt_lab.report.wording.table_notes import compose_notes
 from hqlt_lab.report.wording.verdicts import format_verdict
+from hqlt_lab.stats.baseline_differences import MIN_SEEDS, Difference
 
 CellTexts = list[str]
 VERDICT_COLUMN = "verdict"  # after the prefix of its metric

@@ -5,7 +5,7 @@ from typing import Any
 
 from hqlt_lab.experiment.apply_overrides import format_value, short_path
 from hqlt_lab.experiment.arm_title import ArmTitle
-from hqlt_lab.experiment.lm_eval_section import PERCENT_METRICS
+from hqlt_lab.stats.metric_scale import is_percentage
 
 
 def format_rounded(value: Any, metric: str = "") -> str:
@@ -13,12 +13,6 @@ def format_rounded(value: Any, metric: str = "") -> str:
     if isinstance(value, int | float) and not isinstance(value, bool) and is_percentage(metric):
         return f"{round(value, 1) + 0.0:.1f}"  # + 0.0 turns -0.0 into 0.0
     return f"{value:.4g}" if isinstance(value, float) else format_value(value)
-
-
-def is_percentage(metric: str) -> bool:
-    """Return whether a metric is in percent: accuracies of this project and of lm-eval."""
-    name = metric.rpartition("eval/")[2].split("/")[-1]
-    return "accuracy" in metric or ("eval/" in metric and name in (*PERCENT_METRICS, "average"))
 
 
 def format_signed(value: float | None, metric: str = "") -> str:

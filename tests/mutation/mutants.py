@@ -46,7 +46,7 @@ ESCAPED_BEFORE = [
     ),
     Mutant(
         "differences are paired by order",
-        "hqlt_lab/report/stats/baseline_differences.py",
+        "hqlt_lab/stats/baseline_differences.py",
         "return [arm[seed] - baseline[seed] for seed in arm if seed in baseline]",
         "return [a - b for a, b in zip(arm.values(), baseline.values())]",
         (DIFFERENCES,),
@@ -201,16 +201,16 @@ ESCAPED_LATER = [
     ),
     Mutant(
         "the correction for several comparisons ignores the test of groups",
-        "hqlt_lab/report/stats/baseline_differences.py",
-        "max(estimate.p_value, group_p or 0.0)",
-        "estimate.p_value",
+        "hqlt_lab/stats/baseline_differences.py",
+        "max(self.estimate.p_value, self.group_p or 0.0)",
+        "self.estimate.p_value",
         (DIFFERENCES,),
     ),
     Mutant(
         "seeds are extrapolated from values in two groups",
-        "hqlt_lab/report/stats/baseline_differences.py",
-        "MIN_SEEDS_EXTRAPOLATION and group_p is None",
-        "MIN_SEEDS_EXTRAPOLATION",
+        "hqlt_lab/stats/baseline_differences.py",
+        "MIN_SEEDS_EXTRAPOLATION or self.group_p is not None or",
+        "MIN_SEEDS_EXTRAPOLATION or",
         (DIFFERENCES,),
     ),
 ]
@@ -529,7 +529,7 @@ MUTANTS = [
     ),
     Mutant(
         "Holm's correction is not applied",
-        "hqlt_lab/report/stats/intervals.py",
+        "hqlt_lab/stats/intervals.py",
         "level = alpha / (len(order) - rank) if failed_level is None",
         "level = alpha if failed_level is None",
         (
@@ -539,7 +539,7 @@ MUTANTS = [
     ),
     Mutant(
         "an interval uses the normal quantile",
-        "hqlt_lab/report/stats/intervals.py",
+        "hqlt_lab/stats/intervals.py",
         "half_width = float(stdtrit(self.n - 1, 1 - alpha / 2))",
         "half_width = float(stdtrit(10**6, 1 - alpha / 2))",
         ("tests/report/test_intervals.py",),

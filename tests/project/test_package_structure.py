@@ -50,6 +50,7 @@ ALLOWED_IMPORTS = {
     "experiment": "errors hashing registry model experiment.validate experiment.yaml",
     "experiment.validate": "errors hashing registry model experiment experiment.yaml",
     "experiment.yaml": "errors experiment",
+    "stats": "hashing experiment",
     "rundir": "errors file_lock files experiment",
     "agent": "errors model tasks experiment",
     "train": "errors files hashing process_settings redact registry model tasks experiment rundir agent "
@@ -70,14 +71,15 @@ ALLOWED_IMPORTS = {
     "study.launchers": "errors hashing registry experiment study.executors",
     "study.ledger": "errors file_lock files hashing registry experiment rundir track study",
     "study.plan": "errors files hashing registry experiment rundir track study study.ledger",
-    "report": "errors files formatting hashing registry experiment rundir study report.figures report.render "
+    "report": "errors files formatting hashing registry experiment stats rundir study report.figures report.render "
     "report.stats report.wording",
-    "report.compare": "errors formatting experiment rundir study report report.render report.stats report.wording",
-    "report.figures": "formatting experiment rundir study report report.stats report.wording",
-    "report.render": "files formatting hashing experiment rundir study report report.figures report.stats "
+    "report.compare": "errors formatting experiment stats rundir study report report.render report.stats "
     "report.wording",
-    "report.stats": "hashing experiment study report",
-    "report.wording": "formatting experiment study report report.stats",
+    "report.figures": "formatting experiment stats rundir study report report.stats report.wording",
+    "report.render": "files formatting hashing experiment stats rundir study report report.figures report.stats "
+    "report.wording",
+    "report.stats": "experiment stats study report",
+    "report.wording": "formatting experiment stats study report report.stats",
     "api": "errors files redact registry experiment rundir train hugging_face generation track study report",
     "check": "errors files registry ops components model tasks experiment rundir train study report",
     "cli": "process_settings log_handler redact registry cli.commands cli.terminal",

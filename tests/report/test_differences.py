@@ -1,13 +1,14 @@
 """Differences from the baseline against values computed by hand, and the conditions of a verdict."""
 
+import numpy as np
 import pytest
 from scipy import stats
 
 from hqlt_lab.experiment.load_experiment import Arm
 from hqlt_lab.report.arm_rows import build_rows
-from hqlt_lab.report.stats.baseline_differences import find_baselines, paired_differences
-from hqlt_lab.report.stats.exact_tests import fisher_p_value, sign_flip_p_value
-from hqlt_lab.report.stats.intervals import metric_resolution
+from hqlt_lab.stats.baseline_differences import find_baselines, paired_differences
+from hqlt_lab.stats.exact_tests import fisher_p_value, sign_flip_p_value
+from hqlt_lab.stats.metric_scale import metric_resolution
 
 METRIC = "test/normalized_accuracy"
 
@@ -81,10 +82,80 @@ def test_several_arms_are_corrected_together(differences_of):
     assert second.confidence == pytest.approx(0.975), "the level of the first that fails"
 
 
-def test_a_difference_below_the_margin_is_not_significant_with_any_number_of_seeds(differences_of):
+def test_an_interval_within_the_margin_is_equivalent_even_if_it_excludes_0(differences_of):
     (difference,) = differences_of([10.0, 20.0, 30.0], [12.0, 22.1, 31.9], extra="measure: {margin: 5}\n")
-    assert difference.low > 0
-    assert (difference.verdict, difference.seeds_needed) == ("not_significant", None)
+    assert 0 < difference.low < difference.high < 5
+    assert (difference.verdict, difference.seeds_needed, difference.reason) == ("equivalent", None, "")
+    one_sided = stats.ttest_1samp([2.0, 2.1, 1.9], 5.0, alternative="less").pvalue
+    assert difference.equivalence == pytest.approx(2 * one_sided)
+
+
+def test_without_a_margin_no_arms_are_equivalent(differences_of):
+    (difference,) = differences_of([10.0, 20.0, 30.0], [10.1, 19.9, 30.05])
+    assert (difference.verdict, difference.equivalence) == ("not_significant", None)
+
+
+def test_equivalence_is_decided_by_the_corrected_interval(differences_of):
+    # half the width of the interval is 1.94 at 5 % and 2.81 at 2.5 %, its Holm level with two comparisons
+    close, far = [10.3, 18.9, 30.6], [0.0, 9.0, 33.0]
+    for values, verdict in (([close], "equivalent"), ([close, far], "not_significant")):
+        differences = differences_of([10.0, 20.0, 30.0], *values, extra="measure: {margin: 2.5}\n")
+        assert differences[0].verdict == verdict
+        assert (max(-differences[0].low, differences[0].high) < 2.5) == (verdict == "equivalent")
+
+
+def test_a_comparison_that_is_equivalent_leaves_its_level_to_the_others(differences_of):
+    same, better = [10.1, 19.9, 30.05], [12.0, 23.0, 34.0]  # the second one has p 0.035
+    first, second = differences_of([10.0, 20.0, 30.0], same, better, extra="measure: {margin: 2.5}\n")
+    assert (first.verdict, second.verdict) == ("equivalent", "better")
+    assert (first.confidence, second.confidence) == (0.975, 0.95)
+
+
+def test_arms_that_may_fail_with_some_seeds_are_equivalent_only_after_enough_seeds(differences_of):
+    """17 seeds without a discordant one show that at most 20 % are discordant, at 2.5 % for each direction."""
+    for solved, n, verdict in (
+        ("", 16, "equivalent"),
+        ("solved: 90, ", 16, "not_significant"),
+        ("solved: 90, ", 17, "equivalent"),
+    ):
+        values = [99.0 + seed % 5 / 10 for seed in range(n)]
+        (difference,) = differences_of(values, values[::-1], extra=f"measure: {{{solved}margin: 20}}\n")
+        assert difference.verdict == verdict, (solved, n)
+    (difference,) = differences_of([99.0] * 5, [99.0] * 5, extra="measure: {solved: 90, margin: 20}\n")
+    assert (difference.verdict, difference.seeds_needed) == ("not_significant", 17)
+
+
+def test_one_discordant_seed_of_twenty_is_too_many_for_a_margin_of_20(differences_of):
+    baseline, arm = [99.0] * 19 + [3.0], [99.0] * 20
+    (difference,) = differences_of(baseline, arm, extra="measure: {solved: 90, margin: 20}\n")
+    assert difference.high < 20 and difference.equivalence == pytest.approx(2 * stats.binom.cdf(1, 20, 0.2))
+    assert difference.verdict == "not_significant"
+
+
+def test_arms_of_which_one_lost_a_seed_are_not_equivalent(make_experiment, make_record):
+    records = [make_record("delta", seed, 50.0 + seed) for seed in range(4)]
+    records += [make_record("linear", seed, 50.1 + seed) for seed in range(3)]
+    experiment = make_experiment("seeds: 4\nmeasure: {margin: 5}\n")
+    assert build_rows(experiment, records[:3] + records[4:])[1].differences[METRIC].verdict == "equivalent"
+    lost = make_record("linear", 3, state="diverged")
+    difference = build_rows(experiment, [*records, lost])[1].differences[METRIC]
+    assert (difference.verdict, difference.reason) == ("not_significant", "linear lost seeds")
+
+
+def test_the_detectable_difference_has_a_power_of_80_percent(differences_of):
+    arm, baseline = [12.0, 18.0, 33.0, 38.0, 55.0], [10.0, 20.0, 30.0, 40.0, 50.0]  # d = 2, -2, 3, -2, 5
+    (difference,) = differences_of(baseline, arm)
+    noncentrality = difference.detectable / stats.tstd([2, -2, 3, -2, 5]) * 5**0.5
+    assert stats.nct.sf(stats.t.ppf(0.975, 4), 4, noncentrality) == pytest.approx(0.8, abs=1e-3)
+
+
+def test_seeds_needed_for_equivalence_have_a_power_of_80_percent(differences_of):
+    arm, baseline = [12.0, 18.0, 33.0, 38.0, 50.0], [10.0, 20.0, 30.0, 40.0, 50.0]  # mean 0.2, s 2.28
+    (difference,) = differences_of(baseline, arm, extra="measure: {margin: 2}\n")
+    n, generator = difference.seeds_needed, np.random.default_rng(0)
+    draws = generator.normal(0.2, stats.tstd([2, -2, 3, -2, 0]), (4000, n))
+    half_widths = stats.t.ppf(0.975, n - 1) * draws.std(1, ddof=1) / n**0.5
+    assert np.mean(abs(draws.mean(1)) + half_widths < 2) == pytest.approx(0.8, abs=0.03)
 
 
 def test_a_perfect_separation_has_a_verdict_also_among_other_arms(differences_of):
@@ -93,8 +164,8 @@ def test_a_perfect_separation_has_a_verdict_also_among_other_arms(differences_of
 
 
 def test_a_verdict_that_is_not_significant_has_a_reason(differences_of):
-    (difference,) = differences_of([10.0, 20.0, 30.0], [12.0, 22.1, 31.9], extra="measure: {margin: 5}\n")
-    assert difference.reason == "below the margin"
+    (difference,) = differences_of([10.0, 20.0, 30.0], [14.0, 25.0, 36.0], extra="measure: {margin: 6}\n")
+    assert difference.low > 0 and difference.reason == "below the margin"
 
 
 def test_with_a_loss_smaller_is_better(make_experiment, make_record):

@@ -124,7 +124,7 @@ def test_the_forest_plot_groups_arms_by_baseline_and_colors_verdicts(make_experi
     points = [line for line in panel.lines if line.get_marker() not in ("None", None)]
     assert [line.get_color() for line in points] == [
         VERDICT_STYLES["worse"][0],
-        VERDICT_STYLES["not_significant"][0],
+        VERDICT_STYLES["equivalent"][0],
     ] * 2
     assert [line.get_xdata()[0] for line in points[:2]] == pytest.approx([-39.83, 0.0], abs=0.01)
     (band,) = panel.patches

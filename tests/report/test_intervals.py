@@ -6,15 +6,14 @@ import numpy as np
 import pytest
 from scipy.stats import t
 
-from hqlt_lab.report.stats.intervals import (
+from hqlt_lab.report.stats.summary import summarize_seeds
+from hqlt_lab.stats.intervals import (
     MeanEstimate,
     bootstrap_interval,
     estimate_mean,
     holm_levels,
-    metric_resolution,
-    smallest_gap,
 )
-from hqlt_lab.report.stats.summary import summarize_seeds
+from hqlt_lab.stats.metric_scale import metric_resolution, smallest_gap
 
 
 def test_estimate_of_three_seeds_equals_the_values_computed_by_hand():

@@ -5,9 +5,9 @@ import pytest
 from hqlt_lab.experiment.arm_title import ArmTitle
 from hqlt_lab.experiment.run_settings import MeasureConfig
 from hqlt_lab.report.arm_rows import Row, reported_metrics
-from hqlt_lab.report.stats.baseline_differences import Difference
 from hqlt_lab.report.wording.answer import compose_comparisons
 from hqlt_lab.report.wording.verdicts import format_verdict
+from hqlt_lab.stats.baseline_differences import Difference
 
 MEASURE = MeasureConfig()
 METRIC = reported_metrics(MEASURE)[0]

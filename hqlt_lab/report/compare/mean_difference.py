@@ -20,8 +20,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from hqlt_lab.report.stats.intervals import estimate_mean
-from hqlt_lab.report.stats.percentage_intervals import PercentRange
+from hqlt_lab.stats.intervals import estimate_mean
+from hqlt_lab.stats.percentage_intervals import PercentRange
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,10 +10,10 @@ from hqlt_lab.report.compare.comparison_section import EMPTY_CELL, ComparisonSec
 from hqlt_lab.report.compare.load_compared import ComparedCell, ComparedStudy
 from hqlt_lab.report.compare.mean_difference import MeanDifference, mean_difference
 from hqlt_lab.report.lm_eval_protocol_filter import majority_protocols
-from hqlt_lab.report.stats.intervals import metric_resolution
-from hqlt_lab.report.stats.percentage_intervals import percent_range
 from hqlt_lab.report.stats.summary import Summary, summarize_seeds
 from hqlt_lab.report.value_formatting import format_rounded, join_names
+from hqlt_lab.stats.metric_scale import metric_resolution
+from hqlt_lab.stats.percentage_intervals import percent_range
 
 COST_FIELDS = ("step", "seconds", "tokens_per_second", "parameters", "state_bytes", "flops_per_token")
 

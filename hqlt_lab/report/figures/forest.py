@@ -1,7 +1,8 @@
 """Forest plot: the difference of each arm from its baseline, with its corrected interval.
 
-An arm has a verdict if its interval excludes 0 and its mean lies outside the margin. If arms are crossed with levels,
-each combination of levels has its own baseline and forms its own group.
+An arm is better or worse if its interval excludes 0 and its mean lies outside the margin. It is equivalent if its
+interval lies within the margin. If arms are crossed with levels, each combination of levels has its own baseline and
+forms its own group.
 """
 
 from collections.abc import Sequence
@@ -12,8 +13,8 @@ from hqlt_lab.formatting import pluralize_count
 from hqlt_lab.report.arm_rows import Row
 from hqlt_lab.report.figures.drawn_arms import DrawnArms
 from hqlt_lab.report.figures.report_figure import ReportFigure
-from hqlt_lab.report.figures.style import FOREGROUND, GREEN, MUTED, VERMILION, create_figure, truncate_title
-from hqlt_lab.report.stats.baseline_differences import Difference
+from hqlt_lab.report.figures.style import BLUE, FOREGROUND, GREEN, MUTED, VERMILION, create_figure, truncate_title
+from hqlt_lab.stats.baseline_differences import Difference
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,6 +23,7 @@ MAX_ARMS = 40
 VERDICT_STYLES = {
     "better": (GREEN, "^"),
     "worse": (VERMILION, "v"),
+    "equivalent": (BLUE, "s"),
     "not_significant": (MUTED, "o"),
     None: (MUTED, "o"),
 }
@@ -55,7 +57,7 @@ def forest(data: DrawnArms) -> ReportFigure | None:
 
 def select_clearest(pairs: RowDifferences) -> RowDifferences:
     """Return at most MAX_ARMS pairs in their order, preferring verdicts and large differences."""
-    ranked = sorted(pairs, key=lambda pair: (pair[1].verdict not in ("better", "worse"), -abs(pair[1].mean)))
+    ranked = sorted(pairs, key=lambda pair: (pair[1].verdict in ("not_significant", None), -abs(pair[1].mean)))
     titles = {row.title for row, _ in ranked[:MAX_ARMS]}
     return [pair for pair in pairs if pair[0].title in titles]
 
@@ -89,7 +91,7 @@ def compose_caption(pairs: RowDifferences, margin: float) -> str:
     confidences = sorted({round(100 * difference.confidence, 1) for _, difference in pairs})
     levels = " to ".join(f"{level:g}" for level in dict.fromkeys([confidences[0], confidences[-1]]))
     correction = "" if levels == "95" else f", corrected for multiple comparisons (Holm, {levels} % each)"
-    band = f" The gray band is the margin of {margin:g}." if margin else ""
+    band = f" The gray band is the margin of {margin:g}; blue square: equivalent." if margin else ""
     return (
         "Each row shows an arm's mean difference from its baseline, paired by seed (number of seeds in brackets). "
         f"Horizontal lines are 95 % confidence intervals{correction}. Green triangle up: significantly better; "

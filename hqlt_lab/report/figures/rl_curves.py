@@ -11,7 +11,7 @@ from hqlt_lab.report.figures.learning_curves import MAX_POINTS, Band, align_curv
 from hqlt_lab.report.figures.report_figure import ReportFigure
 from hqlt_lab.report.figures.style import add_legend, create_figure
 from hqlt_lab.report.read_curves import read_thinned_curve
-from hqlt_lab.report.stats.intervals import ALPHA
+from hqlt_lab.stats.intervals import ALPHA
 
 
 def rl_curves(data: DrawnArms) -> ReportFigure | None:

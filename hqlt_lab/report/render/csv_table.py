@@ -21,7 +21,7 @@ FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 DIFFERENCE_COLUMNS = {
     "baseline": "baseline", "n": "pairs", "mean": "difference", "low": "difference_low", "high": "difference_high",
     "confidence": "difference_confidence", "p": "p_t", "permutation": "p_permutation", "fisher": "p_solved",
-    "two_groups": "p_groups",
+    "two_groups": "p_groups", "equivalence": "p_equivalence", "detectable": "detectable",
     "verdict": "verdict", "seeds_needed": "seeds_needed",
 }  # fmt: skip
 

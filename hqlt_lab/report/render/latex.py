@@ -13,9 +13,9 @@ from hqlt_lab.experiment.load_experiment import Experiment
 from hqlt_lab.experiment.run_settings import MeasureConfig
 from hqlt_lab.report.arm_rows import Row, reported_metrics
 from hqlt_lab.report.build_tables import cost_columns, format_published
-from hqlt_lab.report.stats.baseline_differences import Difference
 from hqlt_lab.report.stats.summary import Summary
 from hqlt_lab.report.value_formatting import format_rounded, format_signed
+from hqlt_lab.stats.baseline_differences import Difference
 
 LATEX_ESCAPES = {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
@@ -23,7 +23,9 @@ LATEX_ESCAPES = {
     **{char: f"\\{char}" for char in "&%$#_{}"},
 }  # fmt: skip
 STATISTIC_COLUMNS = {"median": "median ± MAD", "mean": "mean [95 % CI]"}
-VERDICT_MARKS = {"better": "$^{+}$", "worse": "$^{-}$", "not_significant": "$^{\\circ}$", None: ""}
+VERDICT_MARKS = {
+    "better": "$^{+}$", "worse": "$^{-}$", "equivalent": "$^{=}$", "not_significant": "$^{\\circ}$", None: "",
+}  # fmt: skip
 
 
 def format_summary(summary: Summary | None, metric: str, statistic: str) -> str:
@@ -93,7 +95,8 @@ GRAPHICX_COMMENT = "% needs \\usepackage{graphicx}"
 RESIZE_COMMAND = "\\resizebox{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}{!}{%"
 LONGTABLE_COMMENT = "% needs \\usepackage{longtable}"
 VERDICT_LEGEND = (
-    "Verdicts: $^{+}$ significantly better than the baseline, $^{-}$ significantly worse, $^{\\circ}$ not significant."
+    "Verdicts: $^{+}$ significantly better than the baseline, $^{-}$ significantly worse, $^{=}$ equivalent, "
+    "$^{\\circ}$ not significant."
 )
 
 

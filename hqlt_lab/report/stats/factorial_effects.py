@@ -25,10 +25,11 @@ from types import MappingProxyType
 from hqlt_lab.experiment.apply_overrides import format_change
 from hqlt_lab.experiment.load_experiment import Experiment
 from hqlt_lab.report.arm_rows import Row, accuracy_resolution, reported_metrics
-from hqlt_lab.report.stats.baseline_differences import MIN_SEEDS
-from hqlt_lab.report.stats.exact_tests import two_sample_p_value
-from hqlt_lab.report.stats.intervals import ALPHA, MeanEstimate, estimate_mean, holm_levels, metric_resolution
-from hqlt_lab.report.stats.two_group_outcomes import find_group_threshold
+from hqlt_lab.stats.baseline_differences import MIN_SEEDS
+from hqlt_lab.stats.exact_tests import two_sample_p_value
+from hqlt_lab.stats.intervals import ALPHA, MeanEstimate, estimate_mean, holm_levels
+from hqlt_lab.stats.metric_scale import metric_resolution
+from hqlt_lab.stats.two_group_outcomes import find_group_threshold
 
 LevelIndices = tuple[int, ...]  # index of the level of each factor
 SeedGrid = Mapping[LevelIndices, float]  # values of one seed

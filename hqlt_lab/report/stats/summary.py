@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from hqlt_lab.report.stats.intervals import bootstrap_interval, estimate_mean
-from hqlt_lab.report.stats.percentage_intervals import PercentRange
+from hqlt_lab.stats.intervals import bootstrap_interval, estimate_mean
+from hqlt_lab.stats.percentage_intervals import PercentRange
 
 Direction = Literal["maximize", "minimize"]
 NORMAL_QUANTILE = 1.959964  # 97.5 % quantile of the standard normal distribution

@@ -4,4 +4,5 @@ answer        the answer to the study's question, and the comparisons with the b
 verdicts      verdicts as text
 caveats       warnings about the results
 table_notes   notes below the results table
+noise_floor   notes on the spread over seeds and the smallest detectable difference
 """

@@ -4,7 +4,7 @@
 
     Compared with the baseline synchronous (paired by seed, 95 % CI, Holm-corrected for 2 comparisons):
     - delayed_stream: significantly worse, -98.7 [-100.0, -97.1]
-    - deltanet: not significant (needs about 12 seeds), +0.4 [-0.3, +1.1]
+    - deltanet: not significant (needs about 12 seeds), +0.4 [-0.3, +1.1], detectable from 0.9
 
 The first sentence makes no claim of significance. With many comparisons, the list counts them by verdict.
 """
@@ -17,7 +17,6 @@ from hqlt_lab.experiment.load_experiment import Experiment
 from hqlt_lab.experiment.run_settings import MeasureConfig
 from hqlt_lab.formatting import pluralize_count
 from hqlt_lab.report.arm_rows import Row, reported_metrics
-from hqlt_lab.report.stats.baseline_differences import MIN_SEEDS, Difference
 from hqlt_lab.report.stats.summary import Summary
 from hqlt_lab.report.value_formatting import (
     format_arm_title,
@@ -27,6 +26,7 @@ from hqlt_lab.report.value_formatting import (
     join_names,
 )
 from hqlt_lab.report.wording.verdicts import VERDICT_TEXTS, format_verdict
+from hqlt_lab.stats.baseline_differences import MIN_SEEDS, Difference
 from hqlt_lab.study.ledger.cell_record import SETTLED_STATES, CellRecord
 
 MAX_ARMS_NAMED = 6  # of more arms, the first three are named
@@ -178,8 +178,16 @@ def list_comparisons(differences: Mapping[ArmTitle, Difference], metric: str) ->
         baseline = f" vs. {format_arm_title(difference.baseline.drop_levels(title))}" if has_several_baselines else ""
         low, high = format_signed(difference.low, metric), format_signed(difference.high, metric)
         value = f"{format_signed(difference.mean, metric)} [{low}, {high}]"
-        items.append(f"{format_arm_title(title)}{baseline}: {format_verdict(difference)}, {value}")
+        detectable = describe_detectable_difference(difference, metric)
+        items.append(f"{format_arm_title(title)}{baseline}: {format_verdict(difference)}, {value}{detectable}")
     return items
+
+
+def describe_detectable_difference(difference: Difference, metric: str) -> str:
+    """Return e.g. ", detectable from 1.5", for a comparison without a significant difference; else empty."""
+    if difference.verdict != "not_significant" or difference.detectable is None:
+        return ""
+    return f", detectable from {format_rounded(difference.detectable, metric)}"
 
 
 def count_comparisons(differences: Mapping[ArmTitle, Difference]) -> list[str]:

@@ -16,9 +16,9 @@ from hqlt_lab.formatting import pluralize_count
 from hqlt_lab.report.arm_rows import Row, build_task, reported_metrics
 from hqlt_lab.report.lm_eval_protocol_filter import describe_mixed_protocols
 from hqlt_lab.report.read_curves import late_decrease, read_curve_end
-from hqlt_lab.report.stats.baseline_differences import find_baselines
 from hqlt_lab.report.stats.summary import NORMAL_QUANTILE
 from hqlt_lab.report.value_formatting import format_rounded, join_names
+from hqlt_lab.stats.baseline_differences import find_baselines
 from hqlt_lab.study.ledger.cell_record import CellRecord, CellState
 
 MAX_STANDARD_ERRORS = 3.0  # a seed closer than this to the chance level may be at chance

@@ -8,11 +8,12 @@ from hqlt_lab.experiment.size_matching import format_percent, match_arm
 from hqlt_lab.formatting import pluralize_count
 from hqlt_lab.report.arm_rows import Row, reported_metrics
 from hqlt_lab.report.lm_eval_protocol_filter import protocol_notes
-from hqlt_lab.report.stats.baseline_differences import MIN_SEEDS
-from hqlt_lab.report.stats.exact_tests import MIN_SIGN_FLIP_SEEDS
-from hqlt_lab.report.stats.intervals import MIN_BOOTSTRAP_SEEDS
 from hqlt_lab.report.value_formatting import format_rounded
+from hqlt_lab.report.wording.noise_floor import noise_floor_notes
 from hqlt_lab.report.wording.verdicts import SEEDS_ADVICE
+from hqlt_lab.stats.baseline_differences import MIN_SEEDS
+from hqlt_lab.stats.exact_tests import MIN_SIGN_FLIP_SEEDS
+from hqlt_lab.stats.intervals import MIN_BOOTSTRAP_SEEDS
 
 
 def matching_notes(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
@@ -49,6 +50,7 @@ def compose_notes(experiment: Experiment, rows: Sequence[Row], has_p_columns: bo
         notes.append(f"solved: seeds with {reported_metrics(measure)[0]} of {bound} {format_rounded(measure.solved)}.")
     notes += steps_notes(rows)
     notes += seed_notes(rows, measure, has_p_columns)
+    notes += noise_floor_notes(rows, measure.primary_metric)
     budgets = {(row.points_tried, row.cells_tried) for row in rows if not row.is_quoted}
     if experiment.tune and len(budgets) == 1:
         points, cells = budgets.pop()
@@ -77,10 +79,13 @@ def seed_notes(rows: Sequence[Row], measure: MeasureConfig, has_p_columns: bool)
         notes.append(f"mean: bootstrap intervals (BCa) from {MIN_BOOTSTRAP_SEEDS} seeds on.")
     if differences:
         margin = f" and the difference is at least {format_rounded(measure.margin)}" if measure.margin else ""
+        equivalent = (
+            f" equivalent: the interval lies within ±{format_rounded(measure.margin)}." if measure.margin else ""
+        )
         notes.append(
             "paired difference: mean difference from the baseline, paired by seed, with its Holm-corrected 95 % CI "
             f"(Student's t). significantly better or worse: the interval excludes 0{margin}, with at least {MIN_SEEDS} "
-            "seeds."
+            f"seeds.{equivalent}"
         )
         if has_p_columns:
             notes.append(f"p (permutation): exact sign-flip test, from {MIN_SIGN_FLIP_SEEDS} seeds on.")
@@ -90,6 +95,11 @@ def seed_notes(rows: Sequence[Row], measure: MeasureConfig, has_p_columns: bool)
         notes.append(
             "The values form two groups, such as solved and not solved: a significant difference also requires "
             "Fisher's exact test of the groups."
+        )
+    if measure.margin and (measure.solved is not None or any(d.two_groups is not None for d in differences)):
+        notes.append(
+            "Seeds solve the task or do not: equivalence also requires an exact test of the seeds that only one of the "
+            "two arms solves."
         )
     if any(difference.seeds_needed for difference in differences):
         notes.append(SEEDS_ADVICE)

@@ -1,17 +1,18 @@
 """Verdicts as text, for tables and for the answer."""
 
-from hqlt_lab.report.stats.baseline_differences import Difference
+from hqlt_lab.stats.baseline_differences import Difference
 
 VERDICT_TEXTS = {
     "better": "significantly better",
     "worse": "significantly worse",
+    "equivalent": "equivalent",
     "not_significant": "not significant",
 }
 # note below the table, if a number of seeds is given
 SEEDS_ADVICE = (
-    "needs about N seeds: with N seeds 80 % of studies find a significant difference, if the true difference is the "
-    "observed one. Fix the number of seeds in advance: adding seeds until a difference is significant is optional "
-    "stopping, with about 10 % false verdicts instead of 5 %."
+    "needs about N seeds: with N seeds 80 % of studies are decided, if the true difference is the observed one. Fix "
+    "the number of seeds in advance: adding seeds until a difference is significant is optional stopping, with about "
+    "10 % false verdicts instead of 5 %."
 )
 
 

@@ -13,11 +13,8 @@ metric: resolution / sqrt(6). A bootstrap interval of values with a smaller spre
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-
-from hqlt_lab.report.value_formatting import is_percentage
 
 ALPHA = 0.05
 MIN_BOOTSTRAP_SEEDS = 10  # with fewer seeds bootstrap intervals are too short
@@ -58,52 +55,75 @@ class MeanEstimate:
         half_width = float(stdtrit(self.n - 1, 1 - alpha / 2)) * self.standard_error
         return self.mean - half_width, self.mean + half_width
 
-    def required_seeds(self, alpha: float, min_seeds: int = 2) -> int | None:
-        """Return how many seeds detect this mean and spread with a power of 80 %; None if MAX_SEEDS are not enough."""
-        if self.n < 2 or self.mean == 0 or self.compute_power(MAX_SEEDS, alpha) < TARGET_POWER:
+    def required_seeds(self, alpha: float, min_seeds: int = 2, margin: float | None = None) -> int | None:
+        """Return how many seeds decide with a power of 80 % if this mean and spread are the true ones.
+
+        They distinguish the mean from 0; with a margin, they show that it lies within the margin. None if MAX_SEEDS are
+        not enough.
+        """
+
+        def power(n: int) -> float:
+            return self.compute_power(n, alpha) if margin is None else self.equivalence_power(n, alpha, margin)
+
+        if self.n < 2 or (margin is None and self.mean == 0) or power(MAX_SEEDS) < TARGET_POWER:
             return None
         low, high = min_seeds - 1, MAX_SEEDS
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (
-                (low, middle) if middle >= 2 and self.compute_power(middle, alpha) >= TARGET_POWER else (middle, high)
-            )
+            low, high = (low, middle) if middle >= 2 and power(middle) >= TARGET_POWER else (middle, high)
         return high
 
-    def compute_power(self, n: int, alpha: float) -> float:
-        """Return the probability that n seeds distinguish this mean from 0."""
+    def compute_power(self, n: int, alpha: float, difference: float | None = None) -> float:
+        """Return the probability that n seeds distinguish a true difference, by default this mean, from 0."""
         from scipy.special import nctdtr, stdtrit
 
         if self.std == 0:
             return 1.0
-        noncentrality = abs(self.mean) / self.std * math.sqrt(n)
+        noncentrality = abs(self.mean if difference is None else difference) / self.std * math.sqrt(n)
         critical_t = float(stdtrit(n - 1, 1 - alpha / 2))
         return 1.0 if noncentrality > 30 + critical_t else float(1 - nctdtr(n - 1, noncentrality, critical_t))
+
+    def equivalence_power(self, n: int, alpha: float, margin: float) -> float:
+        """Return the probability that the interval of n seeds lies within the margin, if this mean is the true one."""
+        if abs(self.mean) >= margin:
+            return 0.0
+        distances = margin - abs(self.mean), margin + abs(self.mean)  # to the two ends of the margin
+        return max(0.0, sum(self.compute_power(n, alpha, distance) for distance in distances) - 1)
+
+    def equivalence_p_value(self, margin: float) -> float | None:
+        """Return p of two one-sided t-tests that the mean is outside of the margin; None with fewer than two values.
+
+        It is at most alpha exactly if the interval of confidence 1 - alpha lies within the margin.
+        """
+        from scipy.special import stdtr
+
+        if self.n < 2:
+            return None
+        distance = margin - abs(self.mean)
+        if self.std == 0 or distance <= 0:
+            return 0.0 if distance > 0 else 1.0
+        return float(2 * stdtr(self.n - 1, -distance / self.standard_error))
+
+    def detectable_difference(self, alpha: float) -> float | None:
+        """Return the smallest true difference that n seeds of this spread find with a power of 80 %.
+
+        None with fewer than two values.
+        """
+        if self.n < 2:
+            return None
+        low, high = 0.0, self.standard_error
+        while self.compute_power(self.n, alpha, high) < TARGET_POWER:
+            low, high = high, 2 * high
+        for _ in range(40):
+            middle = (low + high) / 2
+            low, high = (low, middle) if self.compute_power(self.n, alpha, middle) >= TARGET_POWER else (middle, high)
+        return high
 
 
 def estimate_mean(values: Sequence[float], resolution: float = 0.0) -> MeanEstimate:
     """Estimate the mean of at least one value; `resolution` is the step that the values are rounded to."""
     spread = statistics.stdev(values) if len(values) > 1 else 0.0
     return MeanEstimate(len(values), statistics.fmean(values), max(spread, resolution / math.sqrt(6)))
-
-
-def metric_resolution(metric: str, max_resolution: float, values: Iterable[float]) -> float:
-    """Return the step by which an accuracy or success rate can change; 0 for other metrics.
-
-    It is the smallest gap between observed values, limited by `max_resolution`, what one example of the task's own test
-    changes. lm-eval uses other test sets, so the limit does not apply to its metrics.
-    """
-    if not is_percentage(metric) and "success" not in metric:
-        return 0.0
-    observed = smallest_gap(values) or max_resolution
-    return observed if "eval/" in metric else min(max_resolution, observed)
-
-
-def smallest_gap(values: Iterable[float]) -> float:
-    """Return the smallest distance between two different values; 0 if all are equal."""
-    distinct = sorted(set(values))
-    tolerance = 1e-9 * max((abs(value) for value in distinct), default=0.0)  # differences of summation order
-    return min((b - a for a, b in pairwise(distinct) if b - a > tolerance), default=0.0)
 
 
 def bootstrap_interval(

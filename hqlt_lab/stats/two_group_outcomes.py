@@ -14,7 +14,7 @@ for every arm. Fisher's test compares how many seeds of two arms are in the uppe
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from hqlt_lab.report.stats.exact_tests import fisher_p_value
+from hqlt_lab.stats.exact_tests import fisher_p_value
 
 MIN_GAP_FRACTION = 0.5  # of the range of all values
 

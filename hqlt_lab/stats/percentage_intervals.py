@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hqlt_lab.report.stats.intervals import ALPHA
-from hqlt_lab.report.value_formatting import is_percentage
+from hqlt_lab.stats.intervals import ALPHA
+from hqlt_lab.stats.metric_scale import is_percentage
 
 WHOLE_TEST_METRICS = ("accuracy", "success")  # scored on every example of the test, unlike accuracies by length
 

@@ -3,6 +3,7 @@
 sign_flip_p_value    permutation test: under the null hypothesis each paired difference may have either sign
 two_sample_p_value   permutation test: under the null hypothesis two samples may be exchanged, seed by seed
 fisher_p_value       Fisher's exact test: under the null hypothesis both solve the task equally often
+discordance_p_value  binomial test of the fraction of seeds that only one of two arms solves
 """
 
 from collections.abc import Sequence
@@ -60,3 +61,14 @@ def fisher_p_value(arm: tuple[int, int], baseline: tuple[int, int]) -> float:
 
     (a, n), (b, m) = arm, baseline
     return float(fisher_exact([[a, n - a], [b, m - b]]).pvalue)
+
+
+def discordance_p_value(count: int, total: int, probability: float) -> float:
+    """Return p of the binomial test that a seed is discordant, that only one arm solves it, with this probability.
+
+    `count` of `total` seeds are discordant. The difference of two solved fractions is at most the fraction of
+    discordant seeds.
+    """
+    from scipy.special import bdtr
+
+    return 1.0 if probability <= 0 else 0.0 if probability >= 1 else float(bdtr(count, total, probability))

@@ -1,0 +1,63 @@
+"""Attach to each row of a report its difference from the baseline, by every reported metric.
+
+Verdicts come from `hqlt_lab.stats.baseline_differences`. Intervals of percentages are clipped to possible values, and
+two exact tests are added that have no influence on the verdict.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hqlt_lab.experiment.arm_title import ArmTitle
+from hqlt_lab.experiment.run_settings import MeasureConfig
+from hqlt_lab.stats.baseline_differences import ArmValues, Difference, compare_family, paired_differences
+from hqlt_lab.stats.exact_tests import fisher_p_value, sign_flip_p_value
+
+if TYPE_CHECKING:
+    from hqlt_lab.report.arm_rows import Row
+
+
+def attach_differences(
+    rows: Sequence["Row"], baselines: Mapping[ArmTitle, ArmTitle], measure: MeasureConfig, resolution: float = 0.0
+) -> list["Row"]:
+    """Return the rows with their differences from the baseline for every metric.
+
+    All comparisons of one metric form a family for Holm's correction. `resolution` is how much one test example
+    changes an accuracy, in percent.
+    """
+    by_title = {row.title: row for row in rows if not row.is_quoted}
+    row_pairs = [(row, by_title[baselines[row.title]]) for row in rows if row.title in baselines and not row.is_quoted]
+    differences: dict[str, dict[str, Difference]] = {row.title: {} for row in rows}
+    for metric in dict.fromkeys(metric for row in rows for metric in row.summaries):
+        arm_pairs = [(arm_values(row, metric), arm_values(baseline, metric)) for row, baseline in row_pairs]
+        compared = compare_family(arm_pairs, metric, measure, resolution)
+        for (row, baseline), difference in zip(row_pairs, compared, strict=True):
+            if difference is not None:
+                differences[row.title][metric] = describe_difference(difference, row, baseline, metric)
+    return [replace(row, differences=differences[row.title]) for row in rows]
+
+
+def arm_values(row: "Row", metric: str) -> ArmValues:
+    """Return the values of one metric of a row."""
+    return ArmValues(
+        title=row.title,
+        values=row.values_by_seed(metric),
+        lost_seeds=frozenset(row.seeds_without_value(metric)),
+    )
+
+
+def describe_difference(difference: Difference, row: "Row", baseline: "Row", metric: str) -> Difference:
+    """Return a difference with its interval clipped to possible values, and with exact tests added."""
+    low, high = difference.low, difference.high
+    ranges = [each.percent_ranges.get(metric) for each in (row, baseline)]
+    if low is not None and high is not None and ranges[0] is not None and ranges[1] is not None:
+        low, high = ranges[0].clip_difference((low, high), ranges[1])
+    solved, baseline_solved = (each.summaries[metric].solved for each in (row, baseline))
+    values = paired_differences(row.values_by_seed(metric), baseline.values_by_seed(metric))
+    return replace(
+        difference,
+        low=low,
+        high=high,
+        permutation=sign_flip_p_value(values),
+        fisher=fisher_p_value(solved, baseline_solved) if solved and baseline_solved else None,
+    )
