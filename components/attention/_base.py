@@ -59,8 +59,3 @@ class Attention(nn.Module):
     def finish(self, x: Tensor, output: Tensor) -> Tensor:
         """Return the output of the memory [B, H, T, V], given the output of softmax."""
         return output
-
-
-def split_heads(u: Tensor, heads: int) -> Tensor:
-    """Reshape [B, T, H * n] to [B, H, T, n]."""
-    return u.unflatten(-1, (heads, -1)).transpose(1, 2)

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 import torch
 from torch import Tensor, nn
 
-from hqlt_lab.components._head_norm import HeadNorm
-from hqlt_lab.components.attention._base import Attention, AttentionInputs, split_heads
+from hqlt_lab.components._heads import HeadNorm, split_heads
+from hqlt_lab.components.attention._base import Attention, AttentionInputs
 
 QkNorm = Annotated[bool, "RMSNorm per head on queries and keys, with a learned scale per channel."]
 Gate = Annotated[

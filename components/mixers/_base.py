@@ -63,8 +63,3 @@ def has_weights(mixer: nn.Module) -> bool:
 def has_contributions(mixer: nn.Module) -> bool:
     """Return whether the output of the mixer is a sum of what comes from each memory."""
     return has_weights(mixer) or getattr(type(mixer), "contributions", None) is not Mixer.contributions
-
-
-def split_heads(gate: Tensor, heads: int) -> Tensor:
-    """Reshape [B, T, H * n] to [B, H, T, n]."""
-    return gate.unflatten(-1, (heads, -1)).transpose(1, 2)

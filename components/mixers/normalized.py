@@ -14,8 +14,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from hqlt_lab.components._head_norm import HeadNorm
-from hqlt_lab.components.mixers._base import Mixer, split_heads
+from hqlt_lab.components._heads import HeadNorm, split_heads
+from hqlt_lab.components.mixers._base import Mixer
 from hqlt_lab.registry import register
 
 EPS = 1e-6

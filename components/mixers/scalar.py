@@ -9,7 +9,8 @@ The weights a and b are independent; they need not sum to 1.
 
 from torch import Tensor, nn
 
-from hqlt_lab.components.mixers._base import Mixer, Weight, split_heads
+from hqlt_lab.components._heads import split_heads
+from hqlt_lab.components.mixers._base import Mixer, Weight
 from hqlt_lab.registry import register
 
 

@@ -9,7 +9,8 @@ Unlike the weights of `scalar`, a and b compete: what one memory gains, the othe
 
 from torch import Tensor, nn
 
-from hqlt_lab.components.mixers._base import Mixer, Weight, split_heads
+from hqlt_lab.components._heads import split_heads
+from hqlt_lab.components.mixers._base import Mixer, Weight
 from hqlt_lab.registry import register
 
 

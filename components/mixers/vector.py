@@ -9,7 +9,8 @@ With width 1024 and 24 layers its gates have 25 million parameters; a plain sum 
 
 from torch import Tensor, nn
 
-from hqlt_lab.components.mixers._base import Mixer, Weight, split_heads
+from hqlt_lab.components._heads import split_heads
+from hqlt_lab.components.mixers._base import Mixer, Weight
 from hqlt_lab.registry import register
 
 

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hqlt_lab.components._head_norm import HeadNorm
+from hqlt_lab.components._heads import HeadNorm
 from hqlt_lab.components.attention._base import Attention
 from hqlt_lab.components.feature_maps._base import FeatureMap
 from hqlt_lab.components.mixers._base import Mixer

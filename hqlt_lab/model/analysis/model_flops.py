@@ -17,7 +17,8 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
-from hqlt_lab.components.attention._base import Attention, AttentionInputs, split_heads
+from hqlt_lab.components._heads import split_heads
+from hqlt_lab.components.attention._base import Attention, AttentionInputs
 from hqlt_lab.components.update_rules._base import StepRule, UpdateRule
 from hqlt_lab.model.hybrid_memory import HybridMemory
 from hqlt_lab.model.sequence_model import SequenceModel

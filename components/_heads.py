@@ -1,4 +1,4 @@
-"""RMSNorm over the channels of a head."""
+"""Heads: channels split into heads, and RMSNorm over the channels of a head."""
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -9,3 +9,8 @@ class HeadNorm(nn.RMSNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         return F.rms_norm(x, self.normalized_shape, self.weight.to(x.dtype), self.eps)
+
+
+def split_heads(u: Tensor, heads: int) -> Tensor:
+    """Reshape [B, T, H * n] to [B, H, T, n]."""
+    return u.unflatten(-1, (heads, -1)).transpose(1, 2)
