@@ -24,7 +24,7 @@ from hqlt_lab.data.corpus_index import (
     starts_file,
     tokens_file,
 )
-from hqlt_lab.data.tokenizers.load_tokenizer import Encoder, load_encoder
+from hqlt_lab.data.tokenizers.load_tokenizer import Tokenizer, load_tokenizer
 from hqlt_lab.data.window_order import IntArray, shuffle_windows
 from hqlt_lab.errors import ConfigError, ConfigIssue, StoreError
 
@@ -107,7 +107,7 @@ class Corpus:
 
     def encode(self, text: str) -> list[int]:
         """Encode text, without a separator."""
-        return self.encoder.encode([text.encode()])[0].tolist()
+        return self.tokenizer.encode([text.encode()])[0].tolist()
 
     def decode(self, tokens: IntArray | list[int]) -> str:
         """Decode tokens, with separators shown as `SEPARATOR_TEXT`."""
@@ -125,12 +125,12 @@ class Corpus:
     def _decode_documents(self, tokens: NDArray[Any]) -> list[str]:
         """Decode the text before the first separator and after each separator."""
         documents = np.split(tokens, np.flatnonzero(tokens == self.index.separator))
-        return [self.encoder.decode(document[document != self.index.separator].tolist()) for document in documents]
+        return [self.tokenizer.decode(document[document != self.index.separator].tolist()) for document in documents]
 
     @cached_property
-    def encoder(self) -> Encoder:
+    def tokenizer(self) -> Tokenizer:
         """The tokenizer saved with the data."""
-        return load_encoder(self.index.tokenizer, self.folder / "tokenizer")
+        return load_tokenizer(self.index.tokenizer, self.folder / "tokenizer")
 
     def _window_numbers(self, split: Split, seed: int, first: int, count: int, length: int) -> IntArray:
         available = self.num_windows(split, length)

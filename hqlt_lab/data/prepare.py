@@ -27,7 +27,7 @@ from hqlt_lab.data.pipeline.write_shards import sum_split_contents, write_index,
 from hqlt_lab.data.prepare_options import PrepareRequest
 from hqlt_lab.data.sources._base import Document, Source
 from hqlt_lab.data.sources.source_by_name import open_source
-from hqlt_lab.data.tokenizers.load_tokenizer import Encoder, load_encoder, make_encoder
+from hqlt_lab.data.tokenizers.load_tokenizer import Tokenizer, create_tokenizer, load_tokenizer
 from hqlt_lab.errors import ConfigError
 from hqlt_lab.files import read_json, write_atomic
 
@@ -45,24 +45,24 @@ def prepare_data(
         remove_partial_files(folder)
         if not (folder / "index.json").exists():
             on_progress("training the tokenizer", None)
-            encoder = load_or_create_encoder(folder, request, source)
+            tokenizer = load_or_create_tokenizer(folder, request, source)
             chunk_stats = tokenize_all_chunks(folder, request, source, workers, on_progress)
             on_progress("writing shards", None)
             write_shards(folder, chunk_stats, request.shard_tokens)
-            write_index(folder, request, source, encoder, chunk_stats)
+            write_index(folder, request, source, tokenizer, chunk_stats)
         shutil.rmtree(folder / "work", ignore_errors=True)
     return read_index(folder)
 
 
-def load_or_create_encoder(folder: Path, request: PrepareRequest, source: Source) -> Encoder:
+def load_or_create_tokenizer(folder: Path, request: PrepareRequest, source: Source) -> Tokenizer:
     """Load the tokenizer saved in the folder, or create and save the requested one."""
     saved, temporary = folder / "tokenizer", folder / "work" / "tokenizer"
     if not saved.exists():
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir()
-        make_encoder(request.tokenizer, request.vocabulary, training_texts(request, source)).save(temporary)
+        create_tokenizer(request.tokenizer, request.vocabulary, training_texts(request, source)).save(temporary)
         temporary.rename(saved)
-    return load_encoder(request.tokenizer, saved)
+    return load_tokenizer(request.tokenizer, saved)
 
 
 def training_texts(request: PrepareRequest, source: Source) -> Iterator[bytes]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from hqlt_lab.data.tokenizers.load_tokenizer import Encoder
+from hqlt_lab.data.tokenizers.load_tokenizer import Tokenizer
 from hqlt_lab.errors import ConfigError
 from hqlt_lab.hugging_face.export_layout import is_export
 from hqlt_lab.hugging_face.export_reader import ExportedModel, load_export
@@ -25,7 +25,7 @@ class TextModel:
     """A trained language model with its tokenizer."""
 
     model: SequenceModel  # in eval mode, without gradients
-    encoder: Encoder
+    tokenizer: Tokenizer
     separator: int  # token at the beginning of each document, which therefore also ends the previous one
     vocabulary: int  # size of the tokenizer's vocabulary; the model's may be larger
     trained_length: int  # tokens per training sequence
@@ -35,14 +35,14 @@ class TextModel:
     def encode(self, text: str) -> list[int]:
         """Return the tokens of a text without the separator; the names of special tokens are encoded as text."""
         try:
-            return [int(token) for token in self.encoder.encode([text.encode()])[0]]
+            return [int(token) for token in self.tokenizer.encode([text.encode()])[0]]
         except UnicodeEncodeError as error:
             message = f"{text!r} cannot be encoded as UTF-8 ({error.reason})."
             raise ConfigError.at("prompts", "prompt_not_utf8", message) from error
 
     def decode(self, tokens: Iterable[int]) -> str:
         """Return the text of tokens, without separators and tokens that are not in the tokenizer."""
-        return self.encoder.decode(
+        return self.tokenizer.decode(
             [token for token in map(int, tokens) if token < self.vocabulary and token != self.separator]
         )
 
@@ -50,13 +50,13 @@ class TextModel:
 def load_text_model(folder: Path | str, device: str | torch.device | None = None) -> TextModel:
     """Load a language model from the folder of a cell or of an export; by default onto the GPU if there is one."""
     folder = Path(folder)
-    model, encoder, trained_length = load_export(folder) if is_export(folder) else load_trained_cell(folder)
+    model, tokenizer, trained_length = load_export(folder) if is_export(folder) else load_trained_cell(folder)
     device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     return TextModel(
         model=model.to(device).requires_grad_(False),
-        encoder=encoder,
-        separator=encoder.separator,
-        vocabulary=encoder.vocabulary,
+        tokenizer=tokenizer,
+        separator=tokenizer.separator,
+        vocabulary=tokenizer.vocabulary,
         trained_length=trained_length,
         name=folder.name,
         device=device,
@@ -66,4 +66,4 @@ def load_text_model(folder: Path | str, device: str | torch.device | None = None
 def load_trained_cell(folder: Path) -> ExportedModel:
     """Load model, tokenizer and training length of a cell, in the same form as from an export."""
     model, task = load_language_model(folder)
-    return ExportedModel(model, task.corpus.encoder, task.length)
+    return ExportedModel(model, task.corpus.tokenizer, task.length)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from hqlt_lab.data.tokenizers._base import import_optional
-from hqlt_lab.data.tokenizers.load_tokenizer import Encoder, load_encoder
+from hqlt_lab.data.tokenizers.load_tokenizer import Tokenizer, load_tokenizer
 from hqlt_lab.errors import HqltError, StoreError, format_names, list_issues
 from hqlt_lab.hugging_face.export_layout import CONFIG_FILE, ENCODER_FOLDER, WEIGHTS_FILE, read_config
 from hqlt_lab.model.config import model_config
@@ -23,7 +23,7 @@ class ExportedModel(NamedTuple):
     """A language model with its tokenizer, loaded from an export or from a trained cell."""
 
     model: SequenceModel
-    encoder: Encoder
+    tokenizer: Tokenizer
     trained_length: int  # tokens per training sequence
 
 
@@ -46,8 +46,8 @@ def load_export(folder: Path) -> ExportedModel:
     if config.tie_embeddings:
         assert model.head is not None and model.embed is not None
         model.head.weight = model.embed.weight
-    encoder = load_export_encoder(folder, export_config["encoder"])
-    return ExportedModel(model.eval(), encoder, export_config["max_position_embeddings"])
+    tokenizer = load_export_tokenizer(folder, export_config["encoder"])
+    return ExportedModel(model.eval(), tokenizer, export_config["max_position_embeddings"])
 
 
 def load_weights(folder: Path) -> dict[str, Tensor]:
@@ -76,10 +76,10 @@ def check_weights(folder: Path, model: SequenceModel, weights: dict[str, Tensor]
         )
 
 
-def load_export_encoder(folder: Path, name: str) -> Encoder:
+def load_export_tokenizer(folder: Path, name: str) -> Tokenizer:
     """Load the tokenizer of an export from our own format."""
     try:
-        return load_encoder(name, folder / ENCODER_FOLDER)
+        return load_tokenizer(name, folder / ENCODER_FOLDER)
     except HqltError:
         raise
     except Exception as error:  # each tokenizer library has its own exceptions

@@ -57,7 +57,7 @@ def export_cell(cell_folder: Path, folder: Path, dtype: Dtype = "float32") -> Ex
         write_model(model.to(getattr(torch, dtype)), config, temp_folder)
         notes = write_tokenizer(task.corpus, temp_folder)
         (temp_folder / ENCODER_FOLDER).mkdir()
-        task.corpus.encoder.save(temp_folder / ENCODER_FOLDER)
+        task.corpus.tokenizer.save(temp_folder / ENCODER_FOLDER)
         model_card = make_model_card(folder.name, config, index, read_outcome(cell_folder), notes)
         (temp_folder / "README.md").write_text(model_card)
     return ExportResult(folder, notes)

@@ -16,10 +16,10 @@ from typing import Any
 
 from hqlt_lab.data.corpus_reader import SEPARATOR_TEXT, Corpus
 from hqlt_lab.data.tokenizers._base import import_optional
-from hqlt_lab.data.tokenizers.bpe import BpeEncoder
-from hqlt_lab.data.tokenizers.byte_tokenizer import BytesEncoder
-from hqlt_lab.data.tokenizers.load_tokenizer import Encoder
-from hqlt_lab.data.tokenizers.mistral import MistralEncoder
+from hqlt_lab.data.tokenizers.bpe import BpeTokenizer
+from hqlt_lab.data.tokenizers.byte_tokenizer import ByteTokenizer
+from hqlt_lab.data.tokenizers.load_tokenizer import Tokenizer
+from hqlt_lab.data.tokenizers.mistral import MistralTokenizer
 
 EDGE_CASE_STRINGS = (
     "",
@@ -37,37 +37,44 @@ SENTENCEPIECE_SPACE = "▁"  # stands for a space in sentencepiece's vocabulary
 def write_tokenizer(corpus: Corpus, folder: Path) -> list[str]:
     """Write the tokenizer, unless transformers cannot reproduce our tokens; return notes for the user."""
     library = import_optional("transformers", "transformers", "export")
-    encoder = corpus.encoder
-    convert_encoder(encoder, library).save_pretrained(folder)
+    own_tokenizer = corpus.tokenizer
+    convert_tokenizer(own_tokenizer, library).save_pretrained(folder)
     tokenizer = library.AutoTokenizer.from_pretrained(folder)
-    if (text := find_first_difference(encoder, tokenizer, comparison_texts(corpus))) is not None:
+    if (text := find_first_difference(own_tokenizer, tokenizer, comparison_texts(corpus))) is not None:
         for name in TOKENIZER_FILES:
             (folder / name).unlink(missing_ok=True)
         return [
             f"tokenizer {corpus.index.tokenizer}: transformers tokenizes {text[:40]!r} differently, so the export has "
             "no Hugging Face tokenizer; hqlt_lab uses its own."
         ]
-    if tokenizer("a")["input_ids"][:1] != [encoder.separator]:
-        return [f"tokenizer {corpus.index.tokenizer}: put token {encoder.separator} before a text, as in training."]
+    if tokenizer("a")["input_ids"][:1] != [own_tokenizer.separator]:
+        return [
+            f"tokenizer {corpus.index.tokenizer}: put token {own_tokenizer.separator} before a text, as in training."
+        ]
     return []
 
 
-def convert_encoder(encoder: Encoder, library: Any) -> Any:
+def convert_tokenizer(own_tokenizer: Tokenizer, library: Any) -> Any:
     """Return a transformers tokenizer for one of our tokenizers."""
-    if isinstance(encoder, BytesEncoder):
-        return wrap_fast_tokenizer(convert_byte_encoder(encoder), SEPARATOR_TEXT, encoder.separator, library)
-    if isinstance(encoder, BpeEncoder):
-        tokenizer_class = import_optional("tokenizers", "tokenizers", "export").Tokenizer
-        tokenizer = tokenizer_class.from_str(encoder.tokenizer.to_str())
-        return wrap_fast_tokenizer(tokenizer, SEPARATOR_TEXT, encoder.separator, library)
-    if isinstance(encoder, MistralEncoder):
+    if isinstance(own_tokenizer, ByteTokenizer):
         return wrap_fast_tokenizer(
-            convert_sentencepiece(encoder), encoder.processor.id_to_piece(encoder.separator), encoder.separator, library
+            convert_byte_tokenizer(own_tokenizer), SEPARATOR_TEXT, own_tokenizer.separator, library
         )
-    return reload_hub_tokenizer(encoder, library)
+    if isinstance(own_tokenizer, BpeTokenizer):
+        tokenizer_class = import_optional("tokenizers", "tokenizers", "export").Tokenizer
+        tokenizer = tokenizer_class.from_str(own_tokenizer.tokenizer.to_str())
+        return wrap_fast_tokenizer(tokenizer, SEPARATOR_TEXT, own_tokenizer.separator, library)
+    if isinstance(own_tokenizer, MistralTokenizer):
+        return wrap_fast_tokenizer(
+            convert_sentencepiece(own_tokenizer),
+            own_tokenizer.processor.id_to_piece(own_tokenizer.separator),
+            own_tokenizer.separator,
+            library,
+        )
+    return reload_hub_tokenizer(own_tokenizer, library)
 
 
-def convert_byte_encoder(encoder: BytesEncoder) -> Any:
+def convert_byte_tokenizer(own_tokenizer: ByteTokenizer) -> Any:
     """Return a BPE tokenizer with one token per byte and no merges."""
     library = import_optional("tokenizers", "tokenizers", "export")
     letters = import_optional("transformers.convert_slow_tokenizer", "transformers", "export").bytes_to_unicode()
@@ -96,13 +103,13 @@ def wrap_fast_tokenizer(tokenizer: Any, separator_text: str, separator: int, lib
     )
 
 
-def convert_sentencepiece(encoder: MistralEncoder) -> Any:
+def convert_sentencepiece(own_tokenizer: MistralTokenizer) -> Any:
     """Return a BPE tokenizer that is equivalent to a sentencepiece model.
 
     Sentencepiece merges the two neighbors whose concatenation has the best score, so the merges are ordered by score.
     """
-    library, processor = import_optional("tokenizers", "tokenizers", "export"), encoder.processor
-    vocabulary = {processor.id_to_piece(token): token for token in range(encoder.vocabulary)}
+    library, processor = import_optional("tokenizers", "tokenizers", "export"), own_tokenizer.processor
+    vocabulary = {processor.id_to_piece(token): token for token in range(own_tokenizer.vocabulary)}
     pieces = [piece for piece, token in vocabulary.items() if not is_special(processor, token)]
     best_first = sorted(pieces, key=lambda piece: (-processor.get_score(vocabulary[piece]), vocabulary[piece]))
     splits = [(piece[:i], piece[i:]) for piece in best_first for i in range(1, len(piece))]
@@ -124,10 +131,10 @@ def is_special(processor: Any, token: int) -> bool:
     return bool(processor.is_control(token) or processor.is_byte(token) or processor.is_unknown(token))
 
 
-def reload_hub_tokenizer(encoder: Encoder, library: Any) -> Any:
+def reload_hub_tokenizer(own_tokenizer: Tokenizer, library: Any) -> Any:
     """Return the original Hugging Face tokenizer, changed to encode the names of special tokens as text, as we do."""
     with tempfile.TemporaryDirectory() as folder:
-        encoder.save(Path(folder))
+        own_tokenizer.save(Path(folder))
         return library.AutoTokenizer.from_pretrained(folder, padding_side="left", split_special_tokens=True)
 
 
@@ -136,13 +143,13 @@ def comparison_texts(corpus: Corpus) -> Iterable[str]:
     yield from EDGE_CASE_STRINGS
     length = min(1000, corpus.num_tokens("train") - 1)
     for row in corpus.read_windows("train", 0, 0, 8, length).tokens:
-        yield corpus.encoder.decode(row[row != corpus.index.separator].tolist())
+        yield corpus.tokenizer.decode(row[row != corpus.index.separator].tolist())
 
 
-def find_first_difference(encoder: Encoder, tokenizer: Any, texts: Iterable[str]) -> str | None:
+def find_first_difference(own_tokenizer: Tokenizer, tokenizer: Any, texts: Iterable[str]) -> str | None:
     """Return the first text for which the two tokenizers give different tokens, or None."""
     for text in texts:
         tokens = tokenizer(text, add_special_tokens=False)["input_ids"]
-        if list(tokens) != [int(token) for token in encoder.encode([text.encode()])[0]]:
+        if list(tokens) != [int(token) for token in own_tokenizer.encode([text.encode()])[0]]:
             return text
     return None

@@ -79,7 +79,7 @@ class Language(Task):
         return corpus
 
     def check_ready(self) -> None:
-        _ = self.corpus.encoder  # counts the bytes of scored rows; raises an error if its package is not installed
+        _ = self.corpus.tokenizer  # counts the bytes of scored rows; raises an error if its package is not installed
         held_out: tuple[Literal["valid", "test"], ...] = ("valid", "test")
         for split in held_out:
             num_rows = self.corpus.num_windows(split, self.length)

@@ -8,7 +8,7 @@ import pytest
 
 from hqlt_lab.data.corpus_index import CorpusIndex, read_index
 from hqlt_lab.data.sources import file_readers
-from hqlt_lab.data.tokenizers.load_tokenizer import load_encoder
+from hqlt_lab.data.tokenizers.load_tokenizer import load_tokenizer
 from hqlt_lab.errors import StoreError
 from tests.issues import raises_issue
 
@@ -47,5 +47,5 @@ def test_code_in_a_tokenizer_folder_is_not_executed(tmp_path):
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "evil", "auto_map": {"AutoConfig": "evil.Evil"}}))
     with raises_issue("tokenizer", "tokenizer_not_found"):
-        load_encoder("evil", tmp_path)
+        load_tokenizer("evil", tmp_path)
     assert not (tmp_path / "PWNED").exists()

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from hqlt_lab.data.tokenizers.load_tokenizer import make_encoder
+from hqlt_lab.data.tokenizers.load_tokenizer import create_tokenizer
 from hqlt_lab.generation.detokenizer import REPLACEMENT_CHARACTER, IncrementalDetokenizer
 from hqlt_lab.generation.text_model import TextModel
 
@@ -13,9 +13,9 @@ TEXTS = ["The key 🗝️ opens — né? 漢字!", " leading", "two  spaces\n\n\
 
 
 def make_text_model(name):
-    encoder = make_encoder(name, 300, [text.encode() for text in TEXTS] * 3)
+    tokenizer = create_tokenizer(name, 300, [text.encode() for text in TEXTS] * 3)
     return TextModel(
-        model=None, encoder=encoder, separator=encoder.separator, vocabulary=encoder.vocabulary,
+        model=None, tokenizer=tokenizer, separator=tokenizer.separator, vocabulary=tokenizer.vocabulary,
         trained_length=8, name=name, device=None,
     )  # fmt: skip
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 
 import hqlt_lab as lab
-from hqlt_lab.data.tokenizers.load_tokenizer import make_encoder
+from hqlt_lab.data.tokenizers.load_tokenizer import create_tokenizer
 from hqlt_lab.experiment.expand_cells import expand_plan
 from hqlt_lab.experiment.load_experiment import load_experiment
 from hqlt_lab.generation.text_model import TextModel
@@ -36,8 +36,8 @@ def untrained_text_model(seed: int = 0, vocabulary: int = 264, **settings) -> Te
     """Return a byte-level model in float64, with initial weights large enough that generated texts differ."""
     sizes = {"width": 16, "heads": 2, "layers": 2, "mlp_width": 16, "init_std": 0.5}
     model = lab.build_model(seed, vocabulary=vocabulary, **(sizes | settings)).double().eval().requires_grad_(False)
-    encoder = make_encoder("bytes", 257, [])
+    tokenizer = create_tokenizer("bytes", 257, [])
     return TextModel(
-        model=model, encoder=encoder, separator=encoder.separator, vocabulary=encoder.vocabulary,
+        model=model, tokenizer=tokenizer, separator=tokenizer.separator, vocabulary=tokenizer.vocabulary,
         trained_length=48, name="untrained", device=torch.device("cpu"),
     )  # fmt: skip

@@ -35,8 +35,8 @@ from hqlt_lab.data.sources.file_readers import encode_text, extract_field
 from hqlt_lab.data.sources.hub_dataset import HubSource
 from hqlt_lab.data.sources.source_by_name import open_source
 from hqlt_lab.data.tokenizers._base import import_optional
-from hqlt_lab.data.tokenizers.bpe import BpeEncoder
-from hqlt_lab.data.tokenizers.hub_tokenizer import HubEncoder, separator_token_id
+from hqlt_lab.data.tokenizers.bpe import BpeTokenizer
+from hqlt_lab.data.tokenizers.hub_tokenizer import HubTokenizer, separator_token_id
 from hqlt_lab.errors import ConfigIssue, HqltError, IssueError, StoreError, list_issues
 from hqlt_lab.evaluation.long_context_evaluation import LongContextEval
 from hqlt_lab.experiment.cell_filters import select_items
@@ -411,10 +411,10 @@ CASES: list[Case] = [
     lambda: encode_text(0, "number", "a.jsonl", 3),
     prepare_empty_text,
     lambda: without_hub("datasets", lambda: HubSource("nobody/nothing", None, "train", "text")),
-    lambda: without_hub("transformers", lambda: HubEncoder("nobody/nothing")),
+    lambda: without_hub("transformers", lambda: HubTokenizer("nobody/nothing")),
     lambda: separator_token_id(SimpleNamespace(bos_token_id=None, eos_token_id=None), "nobody/nothing"),
     lambda: import_optional("no_such_module", "no-such-package", "tokenizer"),
-    lambda: BpeEncoder.train_from_texts([], 100),
+    lambda: BpeTokenizer.train_from_texts([], 100),
     lambda: make_task().corpus.read_windows("train", 0, 0, 1, 1_000_000),
     lambda: make_task() and open_corpus("text").num_tokens("short"),
     # experiment files and the command line
@@ -464,7 +464,7 @@ CASES: list[Case] = [
     lambda: Sampling(tokens=0, temperature=float("nan"), top_p=2.0, stop=("",)),
     lambda: tokenize_prompts(None, "abc"),
     lambda: tokenize_prompts(SimpleNamespace(model=SimpleNamespace(config=ModelConfig(vocabulary=9))), [[9]]),
-    lambda: TextModel.encode(SimpleNamespace(encoder=SimpleNamespace(encode=list)), "\ud800"),
+    lambda: TextModel.encode(SimpleNamespace(tokenizer=SimpleNamespace(encode=list)), "\ud800"),
     lambda: read_prompts(["a"], Path("b")),
     lambda: read_prompts(None, Path("nowhere.txt")),
     read_undecodable_prompts,

@@ -7,10 +7,10 @@ import pytest
 from hqlt_lab.data.corpus_reader import open_corpus
 from hqlt_lab.data.prepare import prepare_data
 from hqlt_lab.data.prepare_options import PrepareRequest
-from hqlt_lab.data.tokenizers.bpe import BpeEncoder
+from hqlt_lab.data.tokenizers.bpe import BpeTokenizer
 from hqlt_lab.hugging_face.tokenizer_conversion import (
     EDGE_CASE_STRINGS,
-    convert_encoder,
+    convert_tokenizer,
     find_first_difference,
     write_tokenizer,
 )
@@ -25,7 +25,7 @@ def corpus(request, tmp_path_factory):
     folder, name = tmp_path_factory.mktemp("data"), request.param
     (folder / "source.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
     if name == "hub":
-        tokenizer = BpeEncoder.train_from_texts([text.encode() for text in TEXTS], 280).tokenizer
+        tokenizer = BpeTokenizer.train_from_texts([text.encode() for text in TEXTS], 280).tokenizer
         PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|document|>").save_pretrained(folder / "own")
         name = str(folder / "own")
     prepare_request = PrepareRequest(
@@ -41,9 +41,9 @@ def test_written_tokenizer_gives_our_tokens_and_begins_with_the_separator(corpus
     notes = write_tokenizer(corpus, tmp_path)
     tokenizer = AutoTokenizer.from_pretrained(tmp_path)
     for text in (*TEXTS, *EDGE_CASE_STRINGS):
-        tokens = [int(token) for token in corpus.encoder.encode([text.encode()])[0]]
+        tokens = [int(token) for token in corpus.tokenizer.encode([text.encode()])[0]]
         assert tokenizer(text, add_special_tokens=False)["input_ids"] == tokens
-        assert tokenizer.decode(tokens) == corpus.encoder.decode(tokens) or not tokens
+        assert tokenizer.decode(tokens) == corpus.tokenizer.decode(tokens) or not tokens
     begins_with_separator = tokenizer("a")["input_ids"][0] == corpus.index.separator
     assert begins_with_separator or "put token" in notes[0]
 
@@ -51,7 +51,7 @@ def test_written_tokenizer_gives_our_tokens_and_begins_with_the_separator(corpus
 def test_tokenizer_that_differs_is_detected():
     import transformers
 
-    first, second = (BpeEncoder.train_from_texts([text.encode() for text in TEXTS], size) for size in (280, 281))
-    converted = convert_encoder(second, transformers)
+    first, second = (BpeTokenizer.train_from_texts([text.encode() for text in TEXTS], size) for size in (280, 281))
+    converted = convert_tokenizer(second, transformers)
     assert find_first_difference(second, converted, TEXTS) is None
     assert find_first_difference(first, converted, TEXTS) in TEXTS

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from hqlt_lab.data.corpus_index import SPLITS, Split, SplitContents
 from hqlt_lab.data.sources._base import Document
-from hqlt_lab.data.tokenizers._base import Encoder, TokenIds
+from hqlt_lab.data.tokenizers._base import TokenIds, Tokenizer
 from hqlt_lab.files import commit_temp, decode_json
 from hqlt_lab.hashing import derive_words
 
@@ -68,19 +68,19 @@ def assign_split(text: bytes, valid: float, test: float) -> Split:
     return "test" if fraction < test else "valid" if fraction < test + valid else "train"
 
 
-def tokenize_documents(documents: Sequence[Document], encoder: Encoder, valid: float, test: float) -> Chunk:
+def tokenize_documents(documents: Sequence[Document], tokenizer: Tokenizer, valid: float, test: float) -> Chunk:
     """Tokenize documents and group them by split."""
     skipped: Counter[str] = Counter()
     texts = [text for text in documents if isinstance(text, bytes) and is_text(text, skipped)]
     skipped.update(reason for reason in documents if isinstance(reason, str))
-    encoded = strip_separators(encoder.separator, encoder.encode(texts), skipped)
+    encoded = strip_separators(tokenizer.separator, tokenizer.encode(texts), skipped)
     assigned = [assign_split(text, valid, test) for text in texts]
     arrays: dict[str, NDArray[Any]] = {}
     contents: dict[Split, SplitContents] = {}
     for split in SPLITS:
         members = [ids for ids, name in zip(encoded, assigned, strict=True) if name == split]
         size = sum(len(text) for text, name in zip(texts, assigned, strict=True) if name == split)
-        tokens, starts = concatenate_documents(members, encoder)
+        tokens, starts = concatenate_documents(members, tokenizer)
         arrays |= {f"{split}.tokens": tokens, f"{split}.starts": starts}
         contents[split] = SplitContents(len(members), len(tokens), size)
     return Chunk(ChunkStats(len(documents), contents, dict(sorted(skipped.items()))), arrays)
@@ -106,19 +106,19 @@ def strip_separators(separator: int, encoded: list[TokenIds], skipped: Counter[s
     return [ids[ids != separator] for ids in encoded]
 
 
-def concatenate_documents(encoded: Sequence[TokenIds], encoder: Encoder) -> tuple[NDArray[Any], NDArray[np.int64]]:
+def concatenate_documents(encoded: Sequence[TokenIds], tokenizer: Tokenizer) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Concatenate documents, each preceded by a separator.  Returns the tokens and the document starts."""
     ends = np.cumsum([len(ids) + 1 for ids in encoded], dtype=np.int64)
     starts = np.concatenate([[0], ends[:-1]]) if encoded else ends
-    tokens = np.empty(ends[-1] if encoded else 0, dtype=token_dtype(encoder))
-    tokens[starts] = encoder.separator
+    tokens = np.empty(ends[-1] if encoded else 0, dtype=token_dtype(tokenizer))
+    tokens[starts] = tokenizer.separator
     for ids, start, end in zip(encoded, starts.tolist(), ends.tolist(), strict=True):
         tokens[start + 1 : end] = ids
     return tokens, starts
 
 
-def token_dtype(encoder: Encoder) -> str:
-    return "uint16" if encoder.vocabulary <= 1 << 16 else "uint32"
+def token_dtype(tokenizer: Tokenizer) -> str:
+    return "uint16" if tokenizer.vocabulary <= 1 << 16 else "uint32"
 
 
 def chunk_file(work: Path, number: int) -> Path:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from hqlt_lab.data.pipeline.chunks import ChunkStats, chunk_file, load_chunk_stats, save_chunk, tokenize_documents
 from hqlt_lab.data.sources._base import Document
-from hqlt_lab.data.tokenizers.load_tokenizer import Encoder, load_encoder
+from hqlt_lab.data.tokenizers.load_tokenizer import Tokenizer, load_tokenizer
 from hqlt_lab.errors import StoreError
 
 
@@ -55,7 +55,7 @@ def tokenize_chunks(
             pool.shutdown(cancel_futures=True)
 
 
-worker_context: tuple[TokenizeJob, Encoder]  # set in each worker by `init_worker`
+worker_context: tuple[TokenizeJob, Tokenizer]  # set in each worker by `init_worker`
 
 
 def init_worker(job: TokenizeJob) -> None:
@@ -63,7 +63,7 @@ def init_worker(job: TokenizeJob) -> None:
     global worker_context
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C
     threading.Thread(target=wait_for_parent_then_exit, daemon=True).start()
-    worker_context = job, load_encoder(job.tokenizer, job.folder / "tokenizer")
+    worker_context = job, load_tokenizer(job.tokenizer, job.folder / "tokenizer")
 
 
 def wait_for_parent_then_exit() -> None:
@@ -74,10 +74,10 @@ def wait_for_parent_then_exit() -> None:
 
 def tokenize_chunk(number: int, documents: list[Document]) -> ChunkStats:
     """Tokenize and save a chunk, unless its file already exists."""
-    job, encoder = worker_context
+    job, tokenizer = worker_context
     file = chunk_file(job.folder / "work", number)
     if existing := load_chunk_stats(file):
         return existing
-    chunk = tokenize_documents(documents, encoder, job.valid, job.test)
+    chunk = tokenize_documents(documents, tokenizer, job.valid, job.test)
     save_chunk(file, chunk)
     return chunk.stats

@@ -27,7 +27,7 @@ from hqlt_lab.data.corpus_index import (
 from hqlt_lab.data.pipeline.chunks import ChunkStats, chunk_file, token_dtype
 from hqlt_lab.data.prepare_options import PrepareRequest
 from hqlt_lab.data.sources._base import Source
-from hqlt_lab.data.tokenizers.load_tokenizer import Encoder
+from hqlt_lab.data.tokenizers.load_tokenizer import Tokenizer
 from hqlt_lab.files import commit_temp, write_atomic
 
 # packages whose versions may influence the tokens
@@ -95,15 +95,15 @@ def remove_consumed_chunks(work: Path, ends: Sequence[int], high: int) -> None:
 
 
 def write_index(
-    folder: Path, request: PrepareRequest, source: Source, encoder: Encoder, chunk_stats: Sequence[ChunkStats]
+    folder: Path, request: PrepareRequest, source: Source, tokenizer: Tokenizer, chunk_stats: Sequence[ChunkStats]
 ) -> None:
     """Write the index, which marks the folder as complete."""
     splits = {split: sum_split_contents(chunk_stats, split) for split in SPLITS}
     index = CorpusIndex(
         splits=splits,
-        vocabulary=encoder.vocabulary,
-        separator=encoder.separator,
-        dtype=token_dtype(encoder),
+        vocabulary=tokenizer.vocabulary,
+        separator=tokenizer.separator,
+        dtype=token_dtype(tokenizer),
         shard_tokens=request.shard_tokens,
         tokenizer=request.tokenizer,
         files={name: compute_checksum(folder / name) for name in list_data_files(folder, splits, request.shard_tokens)},

@@ -12,7 +12,7 @@ from hqlt_lab.errors import ConfigError
 TokenIds = NDArray[Any]  # unsigned integers of any width
 
 
-class Encoder(Protocol):
+class Tokenizer(Protocol):
     """A tokenizer."""
 
     @property

@@ -20,7 +20,7 @@ TRAINING_BYTES = 64_000_000  # more text hardly changes which pairs are frequent
 TOKENIZER_FILE = "tokenizer.json"
 
 
-class BpeEncoder:
+class BpeTokenizer:
     separator = 0
 
     def __init__(self, tokenizer: Any) -> None:

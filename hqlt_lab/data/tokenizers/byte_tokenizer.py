@@ -12,7 +12,7 @@ import numpy as np
 from hqlt_lab.data.tokenizers._base import TokenIds
 
 
-class BytesEncoder:
+class ByteTokenizer:
     vocabulary = 257
     separator = 256
 

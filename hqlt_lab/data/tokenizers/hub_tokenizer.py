@@ -15,7 +15,7 @@ from hqlt_lab.errors import ConfigError
 from hqlt_lab.process_settings import HUB_TOKENIZER_ENV, set_env_defaults
 
 
-class HubEncoder:
+class HubTokenizer:
     def __init__(self, name: str | Path) -> None:
         set_env_defaults(HUB_TOKENIZER_ENV)
         library = import_optional("transformers", "transformers", "tokenizer")

@@ -3,26 +3,26 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from hqlt_lab.data.tokenizers._base import Encoder
-from hqlt_lab.data.tokenizers.bpe import BpeEncoder
-from hqlt_lab.data.tokenizers.byte_tokenizer import BytesEncoder
-from hqlt_lab.data.tokenizers.hub_tokenizer import HubEncoder
-from hqlt_lab.data.tokenizers.mistral import MistralEncoder
+from hqlt_lab.data.tokenizers._base import Tokenizer
+from hqlt_lab.data.tokenizers.bpe import BpeTokenizer
+from hqlt_lab.data.tokenizers.byte_tokenizer import ByteTokenizer
+from hqlt_lab.data.tokenizers.hub_tokenizer import HubTokenizer
+from hqlt_lab.data.tokenizers.mistral import MistralTokenizer
 
-ENCODERS: dict[str, type[Encoder]] = {"bytes": BytesEncoder, "bpe": BpeEncoder, "mistral": MistralEncoder}
+TOKENIZERS: dict[str, type[Tokenizer]] = {"bytes": ByteTokenizer, "bpe": BpeTokenizer, "mistral": MistralTokenizer}
 
-__all__ = ["Encoder", "load_encoder", "make_encoder"]
+__all__ = ["Tokenizer", "create_tokenizer", "load_tokenizer"]
 
 
-def make_encoder(name: str, vocabulary: int, texts: Iterable[bytes]) -> Encoder:
+def create_tokenizer(name: str, vocabulary: int, texts: Iterable[bytes]) -> Tokenizer:
     """Create the tokenizer of this name.  Only bpe uses `vocabulary` and `texts`, for training."""
     if name == "bpe":
-        return BpeEncoder.train_from_texts(texts, vocabulary)
+        return BpeTokenizer.train_from_texts(texts, vocabulary)
     if name == "mistral":
-        return MistralEncoder.load_installed()
-    return BytesEncoder() if name == "bytes" else HubEncoder(name)
+        return MistralTokenizer.load_installed()
+    return ByteTokenizer() if name == "bytes" else HubTokenizer(name)
 
 
-def load_encoder(name: str, folder: Path) -> Encoder:
+def load_tokenizer(name: str, folder: Path) -> Tokenizer:
     """Load the tokenizer of this name from the folder it was saved in."""
-    return ENCODERS.get(name, HubEncoder).load(folder)
+    return TOKENIZERS.get(name, HubTokenizer).load(folder)

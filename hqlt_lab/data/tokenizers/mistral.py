@@ -18,7 +18,7 @@ from hqlt_lab.data.tokenizers._base import TokenIds, import_optional, missing_pa
 MODEL_FILE = "tokenizer.model"
 
 
-class MistralEncoder:
+class MistralTokenizer:
     def __init__(self, file: Path) -> None:
         self.file = file
         library = import_optional("sentencepiece", "sentencepiece", "tokenizer")
