@@ -28,7 +28,7 @@ from hqlt_lab.rundir.cell_file import write_cell
 from hqlt_lab.rundir.metrics import MetricsWriter
 from hqlt_lab.rundir.outcome import Outcome
 from hqlt_lab.rundir.sync_state import SyncState
-from hqlt_lab.study.cell_ref import CellRef
+from hqlt_lab.study.ledger.cell_record import CellRef
 from hqlt_lab.study.ledger.ledger import Ledger
 from hqlt_lab.study.ledger.study_store import STORE_VARIABLE, StudyStore
 from hqlt_lab.study.run_study import open_plan

@@ -127,3 +127,9 @@ def print_redacted_traceback(
 ) -> None:
     """Print a traceback without secrets. For sys.excepthook: exception messages may contain a password."""
     sys.stderr.write(redact_secrets("".join(traceback.format_exception(error_type, error, trace))))
+
+
+def first_error_line(error: BaseException) -> str:
+    """Return the first line of an error message, without secrets and at most 300 characters long."""
+    lines = redact_secrets(str(error)).strip().splitlines()
+    return (lines[0] if lines else type(error).__name__)[:300].rstrip(".")

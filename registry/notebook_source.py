@@ -92,8 +92,8 @@ class SourceCollector:
         register_calls = [decorator for decorator in node.decorator_list if self.is_register_call(decorator)]
         omitted = {line for call in register_calls for line in range(call.lineno, (call.end_lineno or 0) + 1)}
         first = min(part.lineno for part in (node, *node.decorator_list))
-        kept = [line for line in range(first, (node.end_lineno or 0) + 1) if line not in omitted]
-        self.add_statement("\n".join(lines[line - 1] for line in kept), cell)
+        kept_lines = [line for line in range(first, (node.end_lineno or 0) + 1) if line not in omitted]
+        self.add_statement("\n".join(lines[line - 1] for line in kept_lines), cell)
 
     def add_statement(self, statement: str, cell: str) -> None:
         """Add a statement of a cell, after everything that it uses."""

@@ -73,8 +73,8 @@ def read_component_source(kind: str, name: str) -> ComponentInfo:
     for node in definitions:
         if any(ast.unparse(decorator) == f"register({kind!r}, {name!r})" for decorator in node.decorator_list):
             doc = ast.get_docstring(node) or ast.get_docstring(module.tree) or ""
-            found = read_options(module, node, KINDS[kind].provided)
-            return ComponentInfo(kind, name, doc, module.file, node.decorator_list[0].lineno, found)
+            options = read_options(module, node, KINDS[kind].provided)
+            return ComponentInfo(kind, name, doc, module.file, node.decorator_list[0].lineno, options)
     raise SourceUnreadable(f"{module.file} does not register {kind} {name!r}.")
 
 
@@ -96,8 +96,8 @@ def read_options(module: Module, node: Definition, provided: Sequence[str]) -> d
             return dict(read_parameters(module, member.args, ("self", *provided)))
     inherited: dict[str, Option] = {}
     for base in node.bases:
-        if (found := find_class(module, ast.unparse(base))) is not None:
-            inherited |= read_options(*found, provided)
+        if (definition := find_class(module, ast.unparse(base))) is not None:
+            inherited |= read_options(*definition, provided)
     is_dataclass = any(ast.unparse(decorator).startswith("dataclass") for decorator in node.decorator_list)
     return inherited | dict(read_fields(module, node, inherited, provided)) if is_dataclass else inherited
 

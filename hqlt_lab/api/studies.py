@@ -23,10 +23,11 @@ from hqlt_lab.experiment.load_experiment import (
 from hqlt_lab.experiment.yaml.read_experiment_files import apply_set_options, dump_yaml, read_source
 from hqlt_lab.files import read_json, write_atomic
 from hqlt_lab.registry import export_to_subprocesses, list_loaded_files
+from hqlt_lab.rundir.cell_state import SETTLED_STATES
 from hqlt_lab.study.executors.local_executor import start_forkserver
 from hqlt_lab.study.experiment_file_record import open_study, record_study_file
 from hqlt_lab.study.ledger.attempt_history import AttemptHistory
-from hqlt_lab.study.ledger.cell_record import SETTLED_STATES, CellStates
+from hqlt_lab.study.ledger.cell_record import CellStates
 from hqlt_lab.study.ledger.study_store import STORE_VARIABLE, list_studies
 from hqlt_lab.study.notebook_components import write_notebook_components
 from hqlt_lab.study.plan.plan_cache import compute_fingerprint, load_plan, save_plan

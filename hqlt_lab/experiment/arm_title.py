@@ -46,8 +46,8 @@ class ArmTitle(str):
     def drop_levels(self, other: "ArmTitle") -> "ArmTitle":
         """Return the title without the levels that another title has, too."""
         missing = object()
-        kept = {path: value for path, value in self.levels.items() if other.levels.get(path, missing) != value}
-        return ArmTitle(self.name, kept)
+        levels = {path: value for path, value in self.levels.items() if other.levels.get(path, missing) != value}
+        return ArmTitle(self.name, levels)
 
     def to_dict(self) -> dict[str, Any]:
         """Return name and levels for JSON. `from_dict` is the inverse."""
@@ -55,7 +55,7 @@ class ArmTitle(str):
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> "ArmTitle":
-        """Rebuild a title from the result of `to_dict`. Raise ValueError if it is none."""
+        """Rebuild a title from the result of `to_dict`. Raise ValueError if it is not one."""
         name, levels = stored["name"], stored["levels"]
         if not isinstance(name, str) or not isinstance(levels, Mapping):
             raise ValueError(f"{dict(stored)!r} does not have the name and the levels of an arm")

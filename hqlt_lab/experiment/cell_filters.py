@@ -55,11 +55,11 @@ def select_items(items: Sequence[Item], labels: Sequence[Mapping[str, str]], fil
         item for item, item_labels in zip(items, labels, strict=True) if matches_filters(item_labels, values_by_label)
     ]
     if not matching:
-        joined = filters if isinstance(filters, str) else ",".join(filters)
+        filter_text = filters if isinstance(filters, str) else ",".join(filters)
         raise ConfigError.at(
             "--only",
             "no_cell_matches",
-            f"no cell matches {joined} together, although each condition matches some cells.",
+            f"no cell matches {filter_text} together, although each condition matches some cells.",
         )
     return matching
 

@@ -110,7 +110,7 @@ class Experiment:
             cell = self.make_unmatched_cell(arm, point, seed)
             match = match_arm(self, arm, point, cell)
             self.cell_cache[cache_key] = (
-                cell if match is None or match.kept else cell.replace_model_settings(**{match.by: match.value})
+                cell if match is None or match.is_unchanged else cell.replace_model_settings(**{match.by: match.value})
             )
         return replace(self.cell_cache[cache_key], seed=seed)
 

@@ -148,7 +148,7 @@ class SizeMatch(NamedTuple):
     by: str  # the setting that is solved
     value: int
     residual: float  # relative difference to the size of the reference
-    kept: bool  # whether the value is the one in the file
+    is_unchanged: bool  # whether the value is the one in the file
 
     def __str__(self) -> str:
         return f"{self.by} {self.value}, {self.on} {format_percent(self.residual)}"
@@ -231,8 +231,8 @@ def solve_match(
             f"{100 * match.within:.3g} % is allowed.",
             f"Raise match.within or use a larger model{alternative_hint(match)}.",
         )
-    kept = solution.value == current and (by == "width" or len(set(list_mlp_widths(cell))) <= 1)
-    return SizeMatch(reference_title, match.on, by, solution.value, residual, kept)
+    is_unchanged = solution.value == current and (by == "width" or len(set(list_mlp_widths(cell))) <= 1)
+    return SizeMatch(reference_title, match.on, by, solution.value, residual, is_unchanged)
 
 
 def setting_value(cell: Cell, setting: str) -> int:

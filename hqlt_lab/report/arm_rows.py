@@ -22,10 +22,11 @@ from hqlt_lab.registry import build
 from hqlt_lab.report.lm_eval_protocol_filter import drop_other_protocols
 from hqlt_lab.report.stats.row_differences import attach_differences
 from hqlt_lab.report.stats.summary import Summary, summarize_seeds
+from hqlt_lab.rundir.cell_state import SETTLED_STATES
 from hqlt_lab.stats.baseline_differences import Difference, find_baselines
 from hqlt_lab.stats.metric_scale import metric_resolution
 from hqlt_lab.stats.percentage_intervals import PercentRange, percent_ranges
-from hqlt_lab.study.ledger.cell_record import SETTLED_STATES, CellRecord, group_by_point
+from hqlt_lab.study.ledger.cell_record import CellRecord, group_by_point
 from hqlt_lab.study.plan.select_point import select_point
 
 UNFINISHED_STATES = ("waiting", "running", "failed", "diverged", "pruned")

@@ -5,3 +5,7 @@ from typing import Literal
 CellState = Literal["waiting", "running", "done", "failed", "diverged", "pruned", "superseded"]
 # Nothing more is written into the folder of a cell in one of these states.
 TERMINAL_STATES: tuple[CellState, ...] = ("done", "failed", "diverged", "pruned", "superseded")
+# no further attempt will be made in this generation
+SETTLED_STATES: tuple[CellState, ...] = ("done", "failed", "diverged", "pruned")
+# settled without a result
+UNSUCCESSFUL_STATES: tuple[CellState, ...] = ("failed", "diverged")

@@ -6,7 +6,6 @@ plan                     which cells there are and in which order; search space;
 ledger                   every attempt at every cell, in a journal file or in PostgreSQL; the state of each cell
 executors                how cells are trained: local processes, Ray tasks, SLURM jobs
 launchers                registered components that build an executor from the `launcher` settings
-cell_ref                 reference to one cell: its key, arm, seed and point
 peer_monitor             monitors the other coordinators of a shared study
 notebook_components      files of the components that were defined in a notebook
 experiment_file_record   which experiment file a study belongs to

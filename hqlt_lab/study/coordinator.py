@@ -29,10 +29,9 @@ from hqlt_lab.files import translate_write_errors
 from hqlt_lab.formatting import pluralize_count
 from hqlt_lab.rundir import code_hashes, metrics, outcome
 from hqlt_lab.rundir.cell_file import lock_wait_message
-from hqlt_lab.study.cell_ref import CellRef
 from hqlt_lab.study.executors._base import STOP_TIMEOUT, CellEvent, Executor
 from hqlt_lab.study.ledger.attempt_history import Attempt
-from hqlt_lab.study.ledger.cell_record import CellRecord
+from hqlt_lab.study.ledger.cell_record import CellRecord, CellRef
 from hqlt_lab.study.ledger.postgres import ClaimLost
 from hqlt_lab.study.peer_monitor import PeerMonitor
 from hqlt_lab.study.plan.search_space import point_from_params

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Container
 from contextlib import suppress
 
-from hqlt_lab.study.cell_ref import CellRef
+from hqlt_lab.study.ledger.cell_record import CellRef
 from hqlt_lab.study.ledger.postgres import ClaimLost
 from hqlt_lab.study.plan.study_plan import StudyPlan
 from hqlt_lab.study.study_callback import StudyCallback

@@ -11,7 +11,8 @@ from typing import Any
 
 from hqlt_lab.experiment.apply_overrides import short_path
 from hqlt_lab.experiment.cell_filters import cell_labels, format_filters, matches_filters, parse_filters
-from hqlt_lab.study.ledger.cell_record import UNSUCCESSFUL_STATES, CellRecord
+from hqlt_lab.rundir.cell_state import UNSUCCESSFUL_STATES
+from hqlt_lab.study.ledger.cell_record import CellRecord
 
 Labels = dict[str, str]
 

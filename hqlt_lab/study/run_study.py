@@ -16,15 +16,14 @@ from hqlt_lab.experiment.expand_cells import PlannedCell
 from hqlt_lab.experiment.load_experiment import Experiment
 from hqlt_lab.hashing import hash_json
 from hqlt_lab.registry import build
-from hqlt_lab.rundir.cell_state import CellState
-from hqlt_lab.study.cell_ref import CellRef
+from hqlt_lab.rundir.cell_state import SETTLED_STATES, CellState
 from hqlt_lab.study.coordinator import Coordinator, RunSink, cell_info_from_record
 from hqlt_lab.study.eta import EtaEstimator, Workload, sum_tallies_by_arm
 from hqlt_lab.study.executors._base import Executor
 from hqlt_lab.study.executors.launch_context import LaunchContext
 from hqlt_lab.study.experiment_file_record import open_study
 from hqlt_lab.study.ledger.attempt_history import AttemptHistory
-from hqlt_lab.study.ledger.cell_record import SETTLED_STATES, CellRecord, CellStates, count_unsuccessful
+from hqlt_lab.study.ledger.cell_record import CellRecord, CellRef, CellStates, count_unsuccessful
 from hqlt_lab.study.ledger.study_store import StudyStore
 from hqlt_lab.study.plan.search_space import build_search_space
 from hqlt_lab.study.plan.study_plan import StudyPlan

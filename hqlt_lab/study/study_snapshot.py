@@ -16,10 +16,10 @@ from hqlt_lab.experiment.run_settings import MeasureConfig
 from hqlt_lab.files import read_json
 from hqlt_lab.registry import parse_settings
 from hqlt_lab.rundir.cell_file import CELL_FILE
+from hqlt_lab.rundir.cell_state import SETTLED_STATES
 from hqlt_lab.study.ledger.attempt_history import Attempt, AttemptHistory
 from hqlt_lab.study.ledger.cell_record import (
     OUTCOME_FIELDS,
-    SETTLED_STATES,
     CellRecord,
     add_lm_eval_results,
     find_changed_sources,

@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from hqlt_lab.file_lock import file_lock
+from hqlt_lab.redact import first_error_line
 from hqlt_lab.rundir.cell_state import TERMINAL_STATES
 from hqlt_lab.rundir.sync_state import read_sync_state
 from hqlt_lab.track.mlflow_content import evaluation_rows, sample_paths
 from hqlt_lab.track.mlflow_writer import MlflowWriter, StudyRuns, to_mlflow_metrics
-from hqlt_lab.track.store_health import first_error_line
 from hqlt_lab.track.study_description import CellInfo, StudyInfo
 from hqlt_lab.track.tracking_store import StoreConnection, TrackingStore
 

@@ -11,7 +11,6 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 from hqlt_lab.errors import StoreError
-from hqlt_lab.redact import redact_secrets
 
 LOCK_TIMEOUT = 1.0  # seconds to wait for a locked database
 
@@ -44,12 +43,6 @@ def check_database(uri: str) -> None:
     from sqlalchemy import NullPool, create_engine
 
     create_engine(uri, poolclass=NullPool).connect().close()
-
-
-def first_error_line(error: BaseException) -> str:
-    """Return the first line of an error message, without secrets and at most 300 characters long."""
-    lines = redact_secrets(str(error)).strip().splitlines()
-    return (lines[0] if lines else type(error).__name__)[:300].rstrip(".")
 
 
 def has_content(file: Path) -> bool:

@@ -11,15 +11,8 @@ from urllib.parse import quote, unquote
 from hqlt_lab.file_lock import file_lock
 from hqlt_lab.files import commit_temp
 from hqlt_lab.process_settings import MLFLOW_CLIENT_ENV, MLFLOW_SQLITE_ENV, set_env_defaults
-from hqlt_lab.redact import redact_secrets, split_credentials
-from hqlt_lab.track.store_health import (
-    TrackerUnavailable,
-    check_database,
-    check_server,
-    check_sqlite_file,
-    first_error_line,
-    has_content,
-)
+from hqlt_lab.redact import first_error_line, redact_secrets, split_credentials
+from hqlt_lab.track.store_health import TrackerUnavailable, check_database, check_server, check_sqlite_file, has_content
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -14,7 +14,6 @@ determinism_check    whether the first step, computed twice, is bitwise equal
 trainer_state        metrics, times and messages of a run, stored in its checkpoints
 interrupt            stop on a signal
 describe_failure     why a run failed, and whether a retry would fail too
-analysis_failures    turn a failed analysis (backends, probes, sizes) into a warning of the run
 load_trained_model   load a trained model
 cell_evaluator       evaluate a trained cell
 checkpoints/         write and read checkpoints, find the one to resume from

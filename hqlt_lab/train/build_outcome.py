@@ -9,14 +9,14 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from hqlt_lab.experiment.cell import Cell
+from hqlt_lab.model.analysis.component_sizes import ModelSizes, parameter_sizes, sizes
 from hqlt_lab.model.sequence_model import SequenceModel
 from hqlt_lab.rundir.diagnostics import read_determinism_check
 from hqlt_lab.rundir.outcome import Outcome, OutcomeStatus
-from hqlt_lab.train.analysis_failures import measure_sizes
 from hqlt_lab.train.checkpoints.checkpoint_files import BEST_CHECKPOINT, read_checkpoint
 from hqlt_lab.train.distributed.fsdp import gather_parameters
 from hqlt_lab.train.step_conditions import set_evaluation_step
-from hqlt_lab.train.trainer_state import Metrics, TrainerState
+from hqlt_lab.train.trainer_state import Metrics, TrainerState, record_analysis_failure
 
 
 def select_reported_weights(
@@ -80,3 +80,11 @@ def build_outcome(
         message=" ".join(trainer_state.notes),
         warnings=trainer_state.warnings,
     )
+
+
+def measure_sizes(model: SequenceModel, length: int, trainer_state: TrainerState) -> ModelSizes:
+    """Return the sizes of a model; only its parameters if state or FLOPs cannot be computed."""
+    model_sizes = ModelSizes(length, tuple(parameter_sizes(model)))
+    with record_analysis_failure(trainer_state, "State size and FLOPs"):
+        model_sizes = sizes(model, length)
+    return model_sizes

@@ -1,11 +1,23 @@
-"""State of a run that a checkpoint holds besides weights and optimizer state, and how metrics are compared."""
+"""State of a run that a checkpoint holds besides weights and optimizer state, and how metrics are compared.
 
-from collections.abc import Callable
+The state has a warning for each analysis of the model that failed (backends, probes or sizes).  An analysis does not
+change the trained weights, so the run continues.
+"""
+
+import logging
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
 
-from hqlt_lab.errors import TrainingError, did_you_mean, format_names, join_sentences
+from hqlt_lab.errors import HqltError, StoreError, TrainingError, did_you_mean, format_names, join_sentences
 from hqlt_lab.experiment.cell import Cell
+from hqlt_lab.redact import redact_secrets
+from hqlt_lab.train.describe_failure import describe_failure
+from hqlt_lab.train.interrupt import RunInterrupted
+
+logger = logging.getLogger(__name__)
 
 Metrics = dict[str, float]
 MetricsCallback = Callable[[int, Metrics], None]  # called with (step, metrics)
@@ -92,3 +104,25 @@ def record_validation(trainer_state: TrainerState, cell: Cell, step: int, metric
         trainer_state.finished = True
     trainer_state.finished |= step >= cell.train.steps
     return improved and (cell.train.keep == "best" or cell.train.report == "best_valid")
+
+
+@contextmanager
+def record_analysis_failure(
+    trainer_state: TrainerState, analysis: str, *, is_before_training: bool = False
+) -> Iterator[None]:
+    """Turn an exception of an analysis into a warning of the run, once per message; the log gets the traceback.
+
+    Before training, an HqltError is raised: it is about the settings, such as a backend that cannot run. Afterwards it
+    would discard a trained model. A stop signal and a failure of the disk are always raised.
+    """
+    try:
+        yield
+    except (RunInterrupted, StoreError):
+        raise
+    except Exception as error:  # a user's component may raise anything
+        if is_before_training and isinstance(error, HqltError):
+            raise
+        warning = f"{analysis} could not be computed: {describe_failure(error).why}"
+        if warning not in trainer_state.warnings:
+            trainer_state.warnings.append(warning)
+            logger.error(redact_secrets(traceback.format_exc().rstrip()))

@@ -30,7 +30,6 @@ from hqlt_lab.model.batch_layout import Layout
 from hqlt_lab.model.sequence_model import SequenceModel
 from hqlt_lab.rundir.diagnostics import ProbeWriter, write_backends
 from hqlt_lab.tasks._base import Split, Task
-from hqlt_lab.train.analysis_failures import record_analysis_failure
 from hqlt_lab.train.build_outcome import add_prefix
 from hqlt_lab.train.checkpoints.checkpoint_files import save_best_weights, save_last_checkpoint
 from hqlt_lab.train.determinism_check import compare_first_step, record_determinism_check
@@ -48,6 +47,7 @@ from hqlt_lab.train.trainer_state import (
     TrainerState,
     TrainingTimer,
     is_solved,
+    record_analysis_failure,
     record_validation,
 )
 

@@ -14,10 +14,9 @@ from hqlt_lab.registry import register
 from hqlt_lab.report.wording.caveats import describe_failed_analyses
 from hqlt_lab.rundir.outcome import read_outcome
 from hqlt_lab.study.ledger.cell_record import CellRecord
-from hqlt_lab.train.analysis_failures import record_analysis_failure
 from hqlt_lab.train.fit import fit_in_process
 from hqlt_lab.train.interrupt import RunInterrupted
-from hqlt_lab.train.trainer_state import TrainerState
+from hqlt_lab.train.trainer_state import TrainerState, record_analysis_failure
 
 from .conftest import tiny_cell
 

@@ -171,7 +171,8 @@ def show_costs(arms: "ArmCosts", is_measured: bool) -> None:
 
 def show_remaining(cell_states: "list[tuple[str, CellState]]", arms: "ArmCosts") -> None:
     """Print how many cells are settled and how long the others take."""
-    from hqlt_lab.study.ledger.cell_record import SETTLED_STATES, count_unsuccessful, format_unsuccessful
+    from hqlt_lab.rundir.cell_state import SETTLED_STATES
+    from hqlt_lab.study.ledger.cell_record import count_unsuccessful, format_unsuccessful
 
     unsettled_by_arm = Counter(arm for arm, state in cell_states if state not in SETTLED_STATES)
     num_unsettled = unsettled_by_arm.total()

@@ -49,9 +49,9 @@ def rejoin_environment_words() -> str:
     except (KeyError, ValueError):
         return ""
     in_last_word = current_index < len(words) or words[-1] == "="  # else a new word begins
-    joined = join_at_equals(words[: current_index + 1])
-    os.environ["COMP_WORDS"], os.environ["COMP_CWORD"] = shlex.join(joined), str(len(joined) - in_last_word)
-    before, equals, _ = joined[-1].rpartition("=")
+    shell_words = join_at_equals(words[: current_index + 1])
+    os.environ["COMP_WORDS"], os.environ["COMP_CWORD"] = shlex.join(shell_words), str(len(shell_words) - in_last_word)
+    before, equals, _ = shell_words[-1].rpartition("=")
     return before + equals if in_last_word else ""
 
 

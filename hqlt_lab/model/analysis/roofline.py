@@ -9,7 +9,7 @@ systems of chunks, communication and waiting for data are not included.
 FLOPs are those of `sizes`, forward and backward, except that softmax counts only visible scores, since kernels skip
 masked blocks.  Bytes are those of bfloat16 training with float32 master weights and AdamW:
 
-    activations     2 per number of `traffic`, once forward and twice backward
+    activations     2 per number of `component_traffic`, once forward and twice backward
     parameters      per micro-batch: weights read forward and backward (2 + 2), gradients read and written (4 + 4)
                     per step: master weights and two averages read and written (3 * 8), bfloat16 copy written (2)
 

@@ -29,7 +29,7 @@ def attend_by_flex(
     decay: OptionalTensor = None,
     sink_keys: int = 0,
 ) -> Tensor:
-    """Attend.  The arguments are those of `attend`."""
+    """Return softmax attention, computed by flex_attention.  The arguments are those of `attend`."""
     q, k = q.to(v.dtype), k.to(v.dtype)
     block_mask = get_block_mask(schedule, q.shape[2], k.shape[2], position, q.device, sink_keys)
     score_mod = None if decay is None else make_score_decay(decay, k.shape[2] - q.shape[2], v.dtype)

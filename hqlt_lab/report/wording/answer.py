@@ -26,8 +26,9 @@ from hqlt_lab.report.value_formatting import (
     join_names,
 )
 from hqlt_lab.report.wording.verdicts import VERDICT_TEXTS, format_verdict
+from hqlt_lab.rundir.cell_state import SETTLED_STATES
 from hqlt_lab.stats.baseline_differences import MIN_SEEDS, Difference
-from hqlt_lab.study.ledger.cell_record import SETTLED_STATES, CellRecord
+from hqlt_lab.study.ledger.cell_record import CellRecord
 
 MAX_ARMS_NAMED = 6  # of more arms, the first three are named
 MAX_COMPARISONS_LISTED = 6  # more comparisons are counted by verdict

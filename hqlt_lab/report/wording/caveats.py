@@ -18,8 +18,9 @@ from hqlt_lab.report.lm_eval_protocol_filter import describe_mixed_protocols
 from hqlt_lab.report.read_curves import late_decrease, read_curve_end
 from hqlt_lab.report.stats.summary import NORMAL_QUANTILE
 from hqlt_lab.report.value_formatting import format_rounded, join_names
+from hqlt_lab.rundir.cell_state import CellState
 from hqlt_lab.stats.baseline_differences import find_baselines
-from hqlt_lab.study.ledger.cell_record import CellRecord, CellState
+from hqlt_lab.study.ledger.cell_record import CellRecord
 
 MAX_STANDARD_ERRORS = 3.0  # a seed closer than this to the chance level may be at chance
 DEFAULT_TOLERANCE = 5.0  # percent, if the standard error of a seed is not known

@@ -1,4 +1,4 @@
-"""State of each cell, derived from its attempts, and the record of a cell that reports and status commands show.
+"""Reference to a planned cell, its state derived from its attempts, and the record that reports and `hqlt status` show.
 
 Only the ledger, the run folders and a reference to the cell are read, neither the experiment file nor a model, so torch
 is not imported.
@@ -11,20 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from hqlt_lab.experiment.arm_title import ArmTitle
+from hqlt_lab.experiment.load_experiment import Arm
 from hqlt_lab.hashing import hash_json
 from hqlt_lab.rundir.cell_file import lock_wait_message
-from hqlt_lab.rundir.cell_state import CellState
+from hqlt_lab.rundir.cell_state import UNSUCCESSFUL_STATES, CellState
 from hqlt_lab.rundir.lm_eval_results import Protocols, collect_metric_values, latest_complete_results, read_task_results
 from hqlt_lab.rundir.metrics import read_last_step
 from hqlt_lab.rundir.sync_state import read_sync_state
-from hqlt_lab.study.cell_ref import CellRef
 from hqlt_lab.study.ledger.attempt_history import Attempt, AttemptHistory
 from hqlt_lab.study.ledger.study_store import StudyStore
 from hqlt_lab.track.provenance import current_code_hashes
-
-# `TERMINAL_STATES` without "superseded": no further attempt will be made in this generation
-SETTLED_STATES = ("done", "failed", "diverged", "pruned")
-UNSUCCESSFUL_STATES = ("failed", "diverged")  # settled without a result
 
 
 def count_unsuccessful(states: Iterable[str]) -> Counter[str]:
@@ -49,6 +45,22 @@ def add_lm_eval_results(outcome: Mapping[str, Any], folder: Path) -> dict[str, A
         "errors": {**outcome.get("errors", {}), **errors},
         "protocols": {name: metric.protocols for name, metric in metric_values.items()},
     }
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellRef:
+    """One planned cell."""
+
+    key: str
+    arm: Arm
+    seed: int
+    point: Mapping[str, Any] | None = None  # tuned path -> value; None: sampled later, see `StudyPlan.resolve_point`
+    point_index: int | None = None  # index of the searched point; None: not part of a search
+
+    @property
+    def is_reported(self) -> bool:
+        """False for a cell that only serves to find the best point of a search."""
+        return self.point_index is None
 
 
 @dataclass(frozen=True, kw_only=True)

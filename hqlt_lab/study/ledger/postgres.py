@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hqlt_lab.errors import StoreError
+from hqlt_lab.redact import first_error_line
 from hqlt_lab.study.ledger.database_url import create_namespace, read_store_note, redact_url, resolve_url
 from hqlt_lab.study.ledger.trial_reader import PostgresReader, TrialReader
 from hqlt_lab.study.ledger.worker_heartbeat import HeartbeatThread, is_known_dead, process_identity, read_grace_period
-from hqlt_lab.track.store_health import first_error_line
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection, Engine

@@ -31,7 +31,7 @@ from hqlt_lab.registry import (
     list_interactive_components,
     list_loaded_files,
 )
-from hqlt_lab.study.cell_ref import CellRef
+from hqlt_lab.study.ledger.cell_record import CellRef
 from hqlt_lab.study.plan.study_plan import StudyPlan
 from hqlt_lab.track.provenance import package_dir
 

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hqlt_lab.experiment.run_settings import MeasureConfig
-from hqlt_lab.study.ledger.cell_record import SETTLED_STATES, CellRecord, group_by_point
+from hqlt_lab.rundir.cell_state import SETTLED_STATES
+from hqlt_lab.study.ledger.cell_record import CellRecord, group_by_point
 
 
 def select_point(records: Sequence[CellRecord], measure: MeasureConfig) -> Mapping[str, Any] | None:

@@ -22,8 +22,8 @@ from hqlt_lab.experiment.load_experiment import Arm, Experiment
 from hqlt_lab.files import read_json
 from hqlt_lab.hashing import hash_json
 from hqlt_lab.rundir import cell_file
-from hqlt_lab.study.cell_ref import CellRef
-from hqlt_lab.study.ledger.cell_record import SETTLED_STATES, CellRecord, CellState, CellStates
+from hqlt_lab.rundir.cell_state import SETTLED_STATES, CellState
+from hqlt_lab.study.ledger.cell_record import CellRecord, CellRef, CellStates
 from hqlt_lab.study.ledger.study_store import StudyStore
 from hqlt_lab.study.plan.search_space import build_search_space, count_trials, params_from_point, point_from_params
 from hqlt_lab.study.plan.select_point import select_point

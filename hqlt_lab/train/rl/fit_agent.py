@@ -22,7 +22,6 @@ from hqlt_lab.rundir.diagnostics import DeterminismCheck, write_backends
 from hqlt_lab.rundir.outcome import Outcome, OutcomeStatus
 from hqlt_lab.tasks._base import Task
 from hqlt_lab.tasks._environment import Environment
-from hqlt_lab.train.analysis_failures import record_analysis_failure
 from hqlt_lab.train.build_outcome import add_prefix, build_outcome, select_reported_weights
 from hqlt_lab.train.checkpoints.checkpoint_files import (
     attach_metadata,
@@ -43,7 +42,14 @@ from hqlt_lab.train.rl.evaluate_agent import score_agent
 from hqlt_lab.train.rl.sac_trainer import SacTrainer
 from hqlt_lab.train.step_conditions import zero_waiting_memories
 from hqlt_lab.train.trainer import compute_dtype, lightning_precision
-from hqlt_lab.train.trainer_state import Metrics, MetricsCallback, TrainerState, TrainingTimer, record_validation
+from hqlt_lab.train.trainer_state import (
+    Metrics,
+    MetricsCallback,
+    TrainerState,
+    TrainingTimer,
+    record_analysis_failure,
+    record_validation,
+)
 
 
 def is_full_precision(cell: Cell) -> bool:
