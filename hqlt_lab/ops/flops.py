@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from hqlt_lab.ops.attention.decay_channels import BAND_CHANNELS, count_causal_channels
+from hqlt_lab.ops.attention.forget_gate_channels import BAND_CHANNELS, count_causal_channels
 from hqlt_lab.ops.attention.scheduled_softmax import count_band_scores, count_sink_scores, select_form
 from hqlt_lab.ops.attention.sliding_window_cpu import banded_attention_backward_op, banded_attention_op
 from hqlt_lab.ops.fused.gated_mlp import swiglu_backward_op, swiglu_op

@@ -331,7 +331,7 @@ MUTANTS = [
     ),
     Mutant(
         "all blocks of keys share one reference",
-        "hqlt_lab/ops/attention/decay_channels.py",
+        "hqlt_lab/ops/attention/forget_gate_channels.py",
         "return max(MIN_BLOCK_SIZE, -(-length // MAX_BLOCKS))",
         "return max(length, 1)",
         ("tests/components/test_attention.py",),

@@ -22,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hqlt_lab.ops.attention.decay_channels import add_band_channels, add_causal_channels
+from hqlt_lab.ops.attention.forget_gate_channels import add_band_channels, add_causal_channels
 from hqlt_lab.ops.attention.sliding_window_cpu import sliding_window_attention
 from hqlt_lab.ops.dispatch import ATTENTION_BACKENDS, OpSpec, select_backend, warn_if_slow
 from hqlt_lab.ops.gates import OptionalTensor
