@@ -11,7 +11,7 @@ from hqlt_lab.registry import parse_settings
 
 # Settings that change where or how a run is computed and stored, but not its result. They are not in the cell key.
 LOGGING_SETTINGS = ("checkpoint_every", "keep", "log_every", "probe_every")
-SETTINGS_NOT_IN_KEY = ("accumulate", "eval_batch_size", "compile", "recompute", *LOGGING_SETTINGS)
+SETTINGS_NOT_IN_KEY = ("accumulate", "eval_batch_size", "compile", "recompute", "head", *LOGGING_SETTINGS)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ that is added later does not change the keys of existing results.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cache
 from typing import Any
 
@@ -14,7 +14,7 @@ from hqlt_lab.errors import ConfigError, ConfigIssue, HqltError, list_issues
 from hqlt_lab.experiment.run_settings import AgentConfig, TrainConfig, TrainerConfig
 from hqlt_lab.model.config import COMPONENT_KINDS, PER_LAYER_SETTINGS, ModelConfig, OpsConfig, model_config
 from hqlt_lab.model.layer_pattern import expand_layers
-from hqlt_lab.registry import find_factory, options, parse_settings, parse_spec
+from hqlt_lab.registry import build, find_factory, options, parse_settings, parse_spec
 from hqlt_lab.registry.settings_parsing import raise_if_invalid
 
 FilledComponent = dict[str, Any]
@@ -32,7 +32,18 @@ def fill_defaults(config: Mapping[str, Any], section_cache: SectionCache | None 
         {section: config.get(section, {}) for section in (*FILL_FUNCTIONS, "agent")}, section_cache
     )
     raise_if_invalid(issues)
-    return filled
+    return filled | {"train": resolve_epochs(filled["train"], filled["task"])}
+
+
+def resolve_epochs(train: TrainConfig, task: FilledComponent) -> TrainConfig:
+    """Return the training settings with the steps of `epochs`, which depend on the task and on the batch size."""
+    if train.epochs is None:
+        return train
+    steps_per_epoch = build("task", task).steps_per_epoch(train.batch_size)
+    if steps_per_epoch is None:
+        message = f"task {task['name']!r} has no finite training set, so that there are no epochs."
+        raise ConfigError.at("train.epochs", "epochs_without_rows", message, "Set task.rows, or use train.steps.")
+    return replace(train, steps=train.epochs * steps_per_epoch)
 
 
 def fill_each_section(
@@ -99,7 +110,11 @@ def fill_optional_component(kind: str, spec: Any) -> FilledComponent | None:
 
 
 def fill_train(section: Any) -> TrainConfig:
-    return parse_settings(TrainConfig, require_mapping(section))
+    settings = require_mapping(section)
+    if "steps" in settings and settings.get("epochs") is not None:
+        message = "epochs determine the number of steps."
+        raise ConfigError.at("steps", "steps_and_epochs", message, "Leave one out, or set train.epochs to null.")
+    return parse_settings(TrainConfig, settings)
 
 
 def fill_trainer(section: Any) -> TrainerConfig:

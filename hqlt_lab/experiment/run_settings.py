@@ -53,6 +53,7 @@ class AgentConfig:
 
 
 Settings = TypeVar("Settings")
+HeadTokens = Literal["all", "labeled"]
 MEMORIES = ("fw", "kv")  # the fast weights, and softmax over the window
 
 
@@ -91,18 +92,22 @@ class TrainConfig:
 
     steps: int = 1000
     """Optimizer steps; for an agent environment steps, as in all other settings of this section that count steps."""
+    epochs: int | None = None
+    """Passes over a finite training set (task.rows or task.segments), which determine the steps; null: steps."""
     batch_size: int = 128
     """Sequences per optimizer step, over all devices; for an agent episodes."""
     lr: float = 1e-3
     """Peak learning rate, reached after the warm-up."""
     warmup: int = 0
     """Steps of linear learning-rate warm-up from 0."""
-    schedule: Literal["cosine", "constant"] = "cosine"
+    schedule: Literal["cosine", "linear", "constant"] = "cosine"
     """Learning-rate schedule after the warm-up."""
     lr_floor: float = 0.0
-    """Final learning rate of the cosine schedule, as a fraction of the peak."""
+    """Final learning rate of the cosine or linear schedule, as a fraction of the peak."""
     lr_horizon: int | None = None
-    """Step at which the cosine schedule ends; null: the last step."""
+    """Step at which the cosine or linear schedule ends; null: the last step."""
+    lr_interval: Literal["step", "epoch"] = "step"
+    """Whether the schedule changes the learning rate at each step or only between epochs."""
     betas: list[float] = field(default_factory=lambda: [0.9, 0.999])
     """AdamW's beta1 and beta2."""
     adam_eps: float = 1e-8
@@ -135,6 +140,8 @@ class TrainConfig:
     """Training settings of a memory, such as {kv: {start_step: 500, lr_scale: 0.5}}; the default start is step 0."""
     window: dict[str, Any] | None = None
     """Draw the softmax window of each training step, such as {low: 8, high: 64}; null: as declared by the timing."""
+    head: HeadTokens = "all"
+    """Tokens whose logits are computed: all, or only those with a label, which saves most time with many tokens."""
     compile: bool = False
     """Use torch.compile."""
     recompute: bool = False
@@ -143,7 +150,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         minimums = {"steps": 1, "batch_size": 1, "accumulate": 1, "valid_every": 1, "checkpoint_every": 1}
         minimums |= {"log_every": 1, "warmup": 0, "eval_batch_size": 1, "weight_decay": 0, "lr_horizon": 1}
-        minimums |= {"probe_every": 0}
+        minimums |= {"probe_every": 0, "epochs": 1}
         issues = check_minimums(self, minimums)
         if self.lr <= 0:
             issues.append(ConfigIssue("lr", "not_positive", f"more than 0 is needed, got {self.lr}."))
@@ -165,6 +172,12 @@ class TrainConfig:
         if self.window is not None and self.compile:
             message = "the model would be compiled again for each drawn window."
             conflicts.append(ConfigIssue("window", "window_with_compile", message, "Leave train.compile out."))
+        if self.head == "labeled" and self.compile:
+            message = "the number of labels differs between batches, and each would be compiled again."
+            conflicts.append(ConfigIssue("head", "labeled_head_with_compile", message, "Leave train.compile out."))
+        if self.lr_interval == "epoch" and self.epochs is None:
+            message = "the learning rate changes between epochs, and training is measured in steps."
+            conflicts.append(ConfigIssue("lr_interval", "interval_without_epochs", message, "Set train.epochs."))
         issues += self._normalize_nested_settings()
         raise_if_invalid(issues, conflicts)
 

@@ -4,6 +4,7 @@ logits, state = model(tokens)                                               the 
 logits, state = model(more, state)                                          continue, in chunks of any length
 logits, state = model(tokens, layout=Layout(valid_mask, doc_start))         padded rows, packed documents
 losses, state = model(tokens, labels=labels)                                cross-entropies, without storing all logits
+logits, state = model(tokens, head_mask=mask)                               logits [N, vocabulary] of these tokens only
 """
 
 from typing import Any, cast
@@ -67,11 +68,19 @@ class SequenceModel(nn.Module):
         return self
 
     def forward(
-        self, x: Tensor, state: State | None = None, layout: Layout | None = None, labels: Tensor | None = None
+        self,
+        x: Tensor,
+        state: State | None = None,
+        layout: Layout | None = None,
+        labels: Tensor | None = None,
+        head_mask: Tensor | None = None,
     ) -> tuple[Tensor, State]:
         """Map tokens [B, T] to logits [B, T, vocabulary], or with labels [B, T] to losses [B, T].
 
-        The loss is 0 where a label is -1.  Without a vocabulary, vectors [B, T, width] are mapped to vectors.
+        The loss is 0 where a label is -1.  With a mask [B, T], the head computes the logits [N, vocabulary] of its N
+        tokens alone, in the order of rows and positions.
+
+        Without a vocabulary, vectors [B, T, width] are mapped to vectors.
         """
         check_layout(x, layout)
         check_state(x, state, len(self.blocks))
@@ -81,6 +90,8 @@ class SequenceModel(nn.Module):
         x, state = self.encode(x, state, layout)
         if labels is not None:
             return self.compute_losses(x, labels), state
+        if head_mask is not None:
+            x = x[head_mask]  # [N, width]
         return (x if self.head is None else self.head(x)), state
 
     def compute_losses(self, x: Tensor, labels: Tensor) -> Tensor:

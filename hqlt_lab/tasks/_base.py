@@ -11,7 +11,7 @@ dataclass.  Modules of this package import torch only in functions that make or 
 only describe a task start fast.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
@@ -32,6 +32,14 @@ class Batch(NamedTuple):
     lengths: "Tensor"  # [B] the size of each example, as the task's paper counts it
 
 
+class EvalSlice(NamedTuple):
+    """A part of a fixed split with metrics of its own."""
+
+    name: str  # in metrics: accuracy/pairs_8
+    first: int  # number of its first row
+    rows: int
+
+
 class ExtrapolationTest(NamedTuple):
     """A harder variant of a task, for example with longer sequences than in training."""
 
@@ -49,6 +57,8 @@ class Task:
     """Input of `score_examples`: all logits, or only the loss at each token, which needs less memory."""
     is_environment: ClassVar[bool] = False
     """True for reinforcement-learning tasks, which have episodes instead of examples (`_environment.Environment`)."""
+    scores_predictions: ClassVar[bool] = False
+    """True if `score_predictions` scores the predicted tokens, so that `train.head: labeled` is possible."""
     has_data: ClassVar[bool] = False
     """True if the task reads data files.  `pin_options` then records which data are used, since files can change."""
 
@@ -81,6 +91,23 @@ class Task:
         """Return examples first .. first + count - 1.  Only `train` depends on the run's seed."""
         raise NotImplementedError(f"{type(self).__name__} does not implement `get_examples`.")
 
+    def steps_per_epoch(self, batch_size: int) -> int | None:
+        """Return the number of training steps after which the rows repeat; None: they never do."""
+        return None
+
+    def train_batch_sizes(self, batch_size: int) -> list[int]:
+        """Return the different numbers of rows of training batches."""
+        return [batch_size]
+
+    def get_train_batch(self, seed: int, step: int, batch_size: int, rank: int = 0, world_size: int = 1) -> Batch:
+        """Return the rows of a training step, or the part of them that one of several processes trains on."""
+        rows_per_rank = batch_size // world_size
+        return self.get_examples("train", seed, step * batch_size + rank * rows_per_rank, rows_per_rank)
+
+    def slices(self, split: Split) -> Sequence[EvalSlice]:
+        """Return the parts of a fixed split that have metrics of their own, without gaps; empty: none."""
+        return ()
+
     def estimate_overlap(self, split: Split, train_examples: int) -> float | None:
         """Return the expected share of a split's inputs that occur in training too; None: not known."""
         return None
@@ -96,6 +123,10 @@ class Task:
         """
         raise NotImplementedError(f"{type(self).__name__} does not implement `score_examples`.")
 
+    def score_predictions(self, predictions: "Tensor", batch: Batch) -> "dict[str, Tensor]":
+        """Return the counts of `score_examples` from predicted tokens [B, T], which matter only at labels."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement `score_predictions`.")
+
     def compute_metrics(self, totals: Mapping[str, float]) -> dict[str, float]:
         """Compute metrics from summed counts.  `loss` is computed elsewhere for all tasks."""
         return {}
@@ -108,6 +139,11 @@ class Task:
     @property
     def chance_by_metric(self) -> Mapping[str, float]:
         """Chance level of each metric that has a known one."""
+        return {}
+
+    @property
+    def floors_by_metric(self) -> Mapping[str, Mapping[str, float]]:
+        """Level of each metric that a shortcut reaches without solving the task, by a description of the shortcut."""
         return {}
 
     def extrapolation_tests(self, max_factor: int) -> list[ExtrapolationTest]:

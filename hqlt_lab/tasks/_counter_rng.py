@@ -8,6 +8,8 @@ can be computed anywhere and in any order, and adding a new name does not change
 Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators".
 """
 
+from typing import Self
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -31,6 +33,13 @@ class CounterRng:
     def __init__(self, stream: str, first: int, count: int) -> None:
         self.stream = stream
         self.example_numbers = np.arange(first, first + count, dtype=np.uint64)
+
+    @classmethod
+    def for_examples(cls, stream: str, numbers: IntArray) -> Self:
+        """Return the random numbers of the examples with these numbers, in any order."""
+        rng = cls(stream, 0, 0)
+        rng.example_numbers = numbers.astype(np.uint64)
+        return rng
 
     def random_bits(self, name: str, width: int = 1) -> UInt64Array:
         """Return random 64-bit words [count, width].  A wider draw begins with the narrower one."""

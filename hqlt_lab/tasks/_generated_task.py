@@ -8,6 +8,14 @@
 Every row of a split is as wide as its longest example, padded on the right with 0.  A subclass of `GeneratedTask`
 defines `alphabet`, `chance_level`, `count_inputs` and `write_examples`.
 
+`rows` makes the training set finite, `order` says how its epochs are read (`_training_set`).  `segments` are parts of
+the training set with options of their own, `test_slices` parts of valid and test (`_task_parts`):
+
+    segments: [{rows: 100000, pairs: 4}, {rows: 20000, pairs: 16, train_length: [256, 256]}]
+    test_slices: [{pairs: 4}, {pairs: 64, test_length: [256, 256]}]        eval_size rows in all, equally many each
+
+With `targets: all_next` each token of a training example has a label: its own, or else the next token.
+
 A `StateTask` has a label after every prefix and defines `track_state` instead of `write_examples`.  The size of an
 example includes the answer, as in the paper: the input is one token shorter, and the label is at its last token.
 `label: every` labels every prefix that has an answer.  `label: every_in_training` does so only in training and scores
@@ -16,23 +24,36 @@ the last token, which is learned many times faster and scored as in the paper.
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from functools import cached_property
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from hqlt_lab.errors import ConfigError, ConfigIssue
-from hqlt_lab.tasks._base import Batch, ExtrapolationTest, Split, Task
+from hqlt_lab.tasks._base import Batch, EvalSlice, ExtrapolationTest, Split, Task
 from hqlt_lab.tasks._counter_rng import CounterRng, IntArray
 from hqlt_lab.tasks._length_scoring import (
     bucket_name,
     check_length_ranges,
     compute_accuracies,
+    compute_exact_shares,
     count_correct,
+    count_exact,
     geometric_range,
     length_buckets,
 )
+from hqlt_lab.tasks._task_parts import (
+    TaskPart,
+    find_part_issues,
+    make_segments,
+    make_test_slices,
+    split_by_part,
+    split_evenly,
+)
+from hqlt_lab.tasks._training_set import RowOrder, TrainingSet
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -61,6 +82,20 @@ class GeneratedTask(Task):
     """Smallest and largest size in valid; null: as in test."""
     data_seed: int = 0
     """Selects the fixed sets short, valid and test."""
+    rows: int | None = None
+    """Rows of the training set, which every epoch repeats; null: each row is new."""
+    order: RowOrder = "fixed"
+    """Order of a finite training set: the same in every epoch, or shuffled in each."""
+    segments: list[dict[str, Any]] | None = None
+    """Parts of the training set, each with its rows and with options that differ from those of the task."""
+    test_slices: list[dict[str, Any]] | None = None
+    """Parts of valid and test with options that differ from those of the task, and with metrics of their own."""
+    targets: Literal["scored", "all_next"] = "scored"
+    """Labels in training: those that are scored, or at all other tokens the next token too."""
+
+    scores_predictions: ClassVar[bool] = True
+    has_sequence_accuracy: ClassVar[bool] = False
+    """Whether to report the share of examples without a mistake, in total and up to `prefix_lengths`."""
 
     @property
     def alphabet(self) -> tuple[str, ...]:
@@ -102,8 +137,15 @@ class GeneratedTask(Task):
         return rng.integers("size", low, high)
 
     def __post_init__(self) -> None:
-        if issues := self.find_option_issues() or self._find_length_issues():
+        if issues := self.find_option_issues() or self._find_length_issues() or self._find_training_set_issues():
             raise ConfigError(*issues)
+
+    def _find_training_set_issues(self) -> list[ConfigIssue]:
+        issues = self.check_minimums({"rows": 1})
+        if self.rows is not None and self.segments is not None:
+            message = "the rows of a training set with segments are those of the segments."
+            issues.append(ConfigIssue("rows", "rows_and_segments", message, "Set rows in each segment."))
+        return issues or find_part_issues(self)
 
     def _find_length_issues(self) -> list[ConfigIssue]:
         ranges = {name: getattr(self, name) for name in ("train_length", "test_length", "valid_length")}
@@ -117,7 +159,47 @@ class GeneratedTask(Task):
     @property
     def length_ranges(self) -> dict[str, tuple[int, int]]:
         """Smallest and largest size that occur in each split."""
-        return {split: self.size_range(*requested) for split, requested in self._requested_ranges().items()}
+        ranges = {split: [self.size_range(*requested)] for split, requested in self._requested_ranges().items()}
+        ranges |= {split: [part.task.length_ranges[split] for part in parts] for split, parts in self.parts.items()}
+        return {split: (min(low for low, _ in of), max(high for _, high in of)) for split, of in ranges.items()}
+
+    @cached_property
+    def parts(self) -> Mapping[Split, Sequence[TaskPart]]:
+        """The parts of each split that has some: segments of train and short, slices of valid and test."""
+        segments, slices = make_segments(self), make_test_slices(self)
+        parts: dict[Split, Sequence[TaskPart]] = {}
+        parts |= {"train": segments, "short": split_evenly(segments, self.eval_size)} if segments else {}
+        return parts | ({"valid": slices, "test": slices} if slices else {})
+
+    def make_training_set(self, seed: int) -> TrainingSet | None:
+        """Return the finite training set of a run's seed; None: each row is new."""
+        rows = tuple(part.rows for part in self.parts.get("train", ())) or (self.rows or 0,)
+        return TrainingSet(rows, self.order, f"{self._stream('train', seed)}/order") if all(rows) else None
+
+    def steps_per_epoch(self, batch_size: int) -> int | None:
+        training_set = self.make_training_set(0)
+        return None if training_set is None else training_set.steps_per_epoch(batch_size)
+
+    def train_batch_sizes(self, batch_size: int) -> list[int]:
+        training_set = self.make_training_set(0)
+        return [batch_size] if training_set is None else training_set.batch_sizes(batch_size)
+
+    def get_train_batch(self, seed: int, step: int, batch_size: int, rank: int = 0, world_size: int = 1) -> Batch:
+        """Return the rows of a training step that one process trains on, as wide as their segment needs."""
+        training_set = self.make_training_set(seed)
+        if training_set is None:
+            return super().get_train_batch(seed, step, batch_size, rank, world_size)
+        segment, numbers = training_set.select_rows(step, batch_size)
+        first, end = (len(numbers) * index // world_size for index in (rank, rank + 1))
+        task, suffix = self, ""
+        if parts := self.parts.get("train"):
+            task, suffix = parts[segment].task, parts[segment].stream
+        return to_batch(task.generate_rows("train", seed, numbers[first:end], suffix))
+
+    def slices(self, split: Split) -> Sequence[EvalSlice]:
+        parts = self.parts.get(split, ()) if split in ("valid", "test") else ()
+        starts = accumulate((part.rows for part in parts), initial=0)
+        return [EvalSlice(part.name, start, part.rows) for part, start in zip(parts, starts, strict=False)]
 
     def _requested_ranges(self) -> dict[str, tuple[int, int]]:
         valid = self.valid_length or self.test_length
@@ -127,21 +209,42 @@ class GeneratedTask(Task):
         return self.length_ranges[split][1] - self.unread_tokens
 
     def get_examples(self, split: Split, seed: int, first: int, count: int) -> Batch:
-        import torch
-
-        return Batch(*map(torch.from_numpy, self.generate_arrays(split, seed, first, count)))
+        return to_batch(self.generate_arrays(split, seed, first, count))
 
     def generate_arrays(self, split: Split, seed: int, first: int, count: int) -> ExampleArrays:
         """Return examples first .. first + count - 1 as numpy arrays, without importing torch."""
-        rng, width = self._make_rng(split, seed, first, count), self.sequence_length(split)
+        numbers, parts = np.arange(first, first + count), self.parts.get(split, ())
+        if not parts:
+            numbers = numbers % self.rows if split == "train" and self.rows else numbers
+            return self.generate_rows(split, seed, numbers)
+        arrays = [
+            part.task.generate_rows(split, seed, part_numbers, part.stream)
+            for part, part_numbers in split_by_part(parts, numbers)
+        ]
+        return join_arrays(arrays, self.sequence_length(split))
+
+    def generate_rows(self, split: Split, seed: int, numbers: IntArray, stream_suffix: str = "") -> ExampleArrays:
+        """Return the examples with these numbers, for a task without parts."""
+        rng, width = self._make_rng(split, seed, numbers, stream_suffix), self.sequence_length(split)
         sizes = self.draw_sizes(rng, *self._requested_ranges()[split])
         tokens, labels = self.write_examples(rng, sizes, width)
         valid_mask = np.arange(width) < sizes - self.unread_tokens  # [B, T]
-        return ExampleArrays(np.where(valid_mask, tokens, 0), np.where(valid_mask, labels, -1), sizes[:, 0])
+        arrays = ExampleArrays(np.where(valid_mask, tokens, 0), np.where(valid_mask, labels, -1), sizes[:, 0])
+        return self.select_labels(arrays, split)
 
-    def _make_rng(self, split: Split, seed: int, first: int, count: int) -> CounterRng:
-        seed = seed if split == "train" else self.data_seed
-        return CounterRng(f"{type(self).__name__}/{split}/{seed}", first, count)
+    def select_labels(self, arrays: ExampleArrays, split: Split) -> ExampleArrays:
+        """Return examples with the labels of this split, of all labels that `write_examples` gives."""
+        if self.targets == "scored" or split != "train":
+            return arrays
+        next_tokens = np.pad(arrays.tokens[:, 1:], ((0, 0), (0, 1)))  # 0 behind the end of an example
+        targets = np.where(next_tokens > 0, next_tokens, -1)
+        return arrays._replace(labels=np.where(arrays.labels >= 0, arrays.labels, targets))
+
+    def _make_rng(self, split: Split, seed: int, numbers: IntArray, stream_suffix: str = "") -> CounterRng:
+        return CounterRng.for_examples(self._stream(split, seed) + stream_suffix, numbers)
+
+    def _stream(self, split: Split, seed: int) -> str:
+        return f"{type(self).__name__}/{split}/{seed if split == 'train' else self.data_seed}"
 
     def estimate_overlap(self, split: Split, train_examples: int) -> float | None:
         """Return the expected share of a split's inputs that also occur among this many training examples.
@@ -149,6 +252,9 @@ class GeneratedTask(Task):
         An input of size s is missing from n_s training examples of that size with probability exp(-n_s / N_s), where
         N_s is the number of different inputs. This assumes that they are equally likely and that N_s grows with s.
         """
+        if self.parts:
+            return None
+        train_examples = min(train_examples, self.rows or train_examples)
         num_draws = min(train_examples, MAX_SIZE_DRAWS)
         train_counts, split_counts = self._count_sizes("train", num_draws), self._count_sizes(split, self.eval_size)
         expected_repeats = 0.0
@@ -164,27 +270,58 @@ class GeneratedTask(Task):
 
     def _count_sizes(self, split: Split, count: int) -> Counter[int]:
         """Count the sizes of the first examples of a split; of `train`, those of run seed 0."""
-        rng = self._make_rng(split, 0, 0, count)
+        rng = self._make_rng(split, 0, np.arange(count))
         return Counter(self.draw_sizes(rng, *self._requested_ranges()[split])[:, 0].tolist())
+
+    @property
+    def prefix_lengths(self) -> Sequence[int]:
+        """Numbers of tokens up to which `sequence_accuracy/up_to_N` is reported."""
+        return ()
 
     def score_examples(self, logits: "Tensor", batch: Batch) -> "dict[str, Tensor]":
         """Count correct and scored tokens per example [B], in total and by length bucket; logits [B, T, V]."""
-        return count_correct(logits, batch.labels, batch.lengths, length_buckets(self.length_ranges))
+        return self.score_predictions(logits.argmax(-1), batch)
+
+    def score_predictions(self, predictions: "Tensor", batch: Batch) -> "dict[str, Tensor]":
+        buckets = [] if self.test_slices else length_buckets(self.length_ranges)
+        counts = count_correct(predictions, batch.labels, batch.lengths, buckets)
+        if self.has_sequence_accuracy:
+            counts |= count_exact(predictions, batch.labels, self.prefix_lengths)
+        if self.test_slices:
+            share = counts["correct"] / counts["scored"].clamp(min=1)
+            counts |= {"examples": share.new_ones(share.shape), "example_accuracy": share}
+        return counts
 
     def compute_metrics(self, totals: Mapping[str, float]) -> dict[str, float]:
         """Compute accuracies in percent from summed counts."""
-        return compute_accuracies(totals, self.chance_level)
+        metrics = compute_accuracies(totals, self.chance_level)
+        if self.has_sequence_accuracy:
+            metrics |= compute_exact_shares(totals)
+        if "example_accuracy" in totals:
+            metrics["example_accuracy"] = 100 * totals["example_accuracy"] / totals["examples"]
+        return metrics
 
     @property
     def chance_by_metric(self) -> Mapping[str, float]:
-        return {"accuracy": self.chance_level, "normalized_accuracy": 0.0}
+        chance = {"accuracy": self.chance_level, "normalized_accuracy": 0.0}
+        if self.test_slices:
+            chance["example_accuracy"] = self.chance_level
+            chance |= {f"accuracy/{part.name}": self.chance_level for part in self.slices("test")}
+        return chance
 
     @property
     def metric_names(self) -> list[str]:
-        by_length = [f"accuracy/{bucket_name(bucket)}" for bucket in length_buckets(self.length_ranges)]
-        return ["accuracy", "normalized_accuracy", *by_length]
+        slices = [part.name for part in self.slices("test")]
+        parts = slices or [bucket_name(bucket) for bucket in length_buckets(self.length_ranges)]
+        names = ["accuracy", "normalized_accuracy", *(f"accuracy/{part}" for part in parts)]
+        if self.has_sequence_accuracy:
+            suffixes = ["", *(f"/up_to_{end}" for end in self.prefix_lengths), *(f"/{part}" for part in slices)]
+            names += [f"sequence_accuracy{suffix}" for suffix in suffixes]
+        return [*names, "example_accuracy"] if slices else names
 
     def extrapolation_tests(self, max_factor: int) -> list[ExtrapolationTest]:
+        if self.parts:
+            return []
         longest = self.train_length[1]
         sizes = [longest * factor for factor in geometric_range(max_factor)]
         tests = [replace(self, test_length=(size, size)) for size in sizes]
@@ -196,6 +333,25 @@ class GeneratedTask(Task):
         pairs = zip(batch.tokens[row, :length].tolist(), batch.labels[row, :length].tolist(), strict=True)
         names = self.alphabet
         return " ".join(names[token] + (f" [{names[label]}]" if label >= 0 else "") for token, label in pairs)
+
+
+def to_batch(arrays: ExampleArrays) -> Batch:
+    """Return examples as tensors."""
+    import torch
+
+    return Batch(*map(torch.from_numpy, arrays))
+
+
+def join_arrays(arrays: Sequence[ExampleArrays], width: int) -> ExampleArrays:
+    """Join examples of parts whose rows may differ in width."""
+    paddings = [((0, 0), (0, width - part.tokens.shape[1])) for part in arrays]
+    return ExampleArrays(
+        np.concatenate([np.pad(part.tokens, padding) for part, padding in zip(arrays, paddings, strict=True)]),
+        np.concatenate(
+            [np.pad(part.labels, padding, constant_values=-1) for part, padding in zip(arrays, paddings, strict=True)]
+        ),
+        np.concatenate([part.lengths for part in arrays]),
+    )
 
 
 LabelMode = Literal["last", "every", "every_in_training"]
@@ -215,9 +371,15 @@ class StateTask(GeneratedTask):
     def write_examples(self, rng: CounterRng, sizes: IntArray, width: int) -> tuple[IntArray, IntArray]:
         return self.track_state(rng, sizes, width)
 
-    def generate_arrays(self, split: Split, seed: int, first: int, count: int) -> ExampleArrays:
+    def _find_training_set_issues(self) -> list[ConfigIssue]:
+        issues = super()._find_training_set_issues()
+        if self.targets != "scored":
+            message = "the labels of this task are states, not tokens of the input."
+            issues.append(ConfigIssue("targets", "targets_of_state_task", message, "Use the option label."))
+        return issues
+
+    def select_labels(self, arrays: ExampleArrays, split: Split) -> ExampleArrays:
         """Return examples with all labels, or only the last label of each, depending on `label`."""
-        arrays = super().generate_arrays(split, seed, first, count)
         if self.label == "every" or (self.label == "every_in_training" and split == "train"):
             return arrays
         last = np.arange(arrays.tokens.shape[1]) == arrays.lengths[:, None] - self.unread_tokens - 1  # [B, T]

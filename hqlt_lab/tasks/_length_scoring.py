@@ -56,10 +56,12 @@ def geometric_range(maximum: int, first: int = 1) -> list[int]:
     return values
 
 
-def count_correct(logits: "Tensor", labels: "Tensor", lengths: "Tensor", buckets: list[Bucket]) -> "dict[str, Tensor]":
+def count_correct(
+    predictions: "Tensor", labels: "Tensor", lengths: "Tensor", buckets: list[Bucket]
+) -> "dict[str, Tensor]":
     """Count correct and scored tokens per example, in total and per bucket.  The keys are the same for every batch."""
     labeled = labels >= 0
-    correct, scored = ((logits.argmax(-1) == labels) & labeled).sum(1), labeled.sum(1)  # [B]
+    correct, scored = ((predictions == labels) & labeled).sum(1), labeled.sum(1)  # [B]
     counts = {"correct": correct, "scored": scored}
     for low, high in buckets:
         in_bucket = (lengths >= low) & (lengths <= high)
@@ -78,3 +80,22 @@ def compute_accuracies(totals: Mapping[str, float], chance_level: float) -> dict
     if "accuracy" in accuracy:
         accuracy["normalized_accuracy"] = (accuracy["accuracy"] - chance_level) / (100 - chance_level) * 100
     return accuracy
+
+
+def count_exact(predictions: "Tensor", labels: "Tensor", positions: Sequence[int]) -> "dict[str, Tensor]":
+    """Count examples without a mistake, in total and up to each of these positions, which count from 1."""
+    import torch
+
+    is_mistake = (predictions != labels) & (labels >= 0)  # [B, T]
+    counts = {"examples": torch.ones_like(labels[:, 0]), "exact": (~is_mistake.any(1)).long()}
+    return counts | {f"exact/up_to_{end}": (~is_mistake[:, :end].any(1)).long() for end in positions}
+
+
+def compute_exact_shares(totals: Mapping[str, float]) -> dict[str, float]:
+    """Compute the share of examples without a mistake in percent, in total, by position and by slice."""
+    return {
+        name.replace("exact", "sequence_accuracy"): 100 * exact / num_examples
+        for name, exact in totals.items()
+        if name.partition("/")[0] == "exact"
+        and (num_examples := totals.get(name.replace("exact", "examples"), totals["examples"])) > 0
+    }

@@ -2,6 +2,7 @@
 
     key value key value ... then `gap` blanks, then slots of two tokens: a key and a blank, or two blanks
     label at each of these keys: its value
+    fill: random            each blank is a uniform token instead, which may be a key or a value of the example
 
 Keys are distinct within an example, and so are values.  Each pair is queried once, in slot i with a weight of
 i^(power - 1): with a small power most queries follow soon after the pairs, as in language; with 1 they are uniform.
@@ -13,13 +14,13 @@ the convolution brings the two together.  Without it one layer cannot recall, an
 
     task: {name: associative_recall, pairs: 8, keys: 64, values: 64, train_length: [64, 64], test_length: [64, 64]}
 
-Arora et al. 2023, arXiv:2312.04927 (multi-query associative recall, MQAR; there with 4095 keys and 4096 values, and
-random tokens for the blanks).
+Arora et al. 2023, arXiv:2312.04927 (multi-query associative recall, MQAR; there with 4095 keys and 4096 values), and
+with random tokens for the blanks Arora et al. 2024, arXiv:2402.18668.
 """
 
 from dataclasses import dataclass, replace
 from math import perm
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -50,6 +51,8 @@ class AssociativeRecall(GeneratedTask):
     """How evenly the queries are spread: 1 is uniform, near 0 most queries come soon after the pairs."""
     gap: int = 0
     """Blanks between the last pair and the first slot."""
+    fill: Literal["blank", "random"] = "blank"
+    """Tokens of the gap and of the slots besides the queries: blanks, or tokens drawn from all, keys and values too."""
 
     unread_tokens = 0
 
@@ -87,6 +90,8 @@ class AssociativeRecall(GeneratedTask):
         )
         query_positions = 2 * self.pairs + self.gap + 2 * self.draw_slots(rng, sizes, width)  # [B, pairs]
         tokens, labels = np.full((2, len(sizes), width), [[[BLANK]], [[-1]]])
+        if self.fill == "random":
+            tokens = rng.integers("filler", BLANK, self.vocabulary - 1, width)
         tokens[:, : 2 * self.pairs] = np.stack([keys, values], 2).reshape(len(sizes), -1)
         np.put_along_axis(tokens, query_positions, keys, 1)
         np.put_along_axis(labels, query_positions, values, 1)

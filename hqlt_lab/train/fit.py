@@ -136,7 +136,7 @@ def finish_diverged_run(
     weights = full_state(module.model.state_dict())
     if trainer.is_global_zero:
         seed, rows = module.cell.seed, module.cell.train.batch_size
-        batch = module.task.get_examples("train", seed, error.step * rows, rows)
+        batch = module.task.get_train_batch(seed, error.step, rows)
         write_failing_step(callback.folder, {"step": error.step, "seed": seed, **batch._asdict()}, weights)
     module.trainer_state.notes.append(str(error))
     return build_run_outcome(module, callback, "diverged", error.step, module.trainer_state.last)

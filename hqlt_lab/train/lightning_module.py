@@ -66,7 +66,7 @@ class TrainingModule(LightningModule):
         """Return the sum of the cross-entropies of a micro-batch, after seeding from (seed, step, micro_step, rank)."""
         seed_generators(micro_batch.tokens.device, self.cell.seed, micro_batch.step, micro_batch.micro_step, get_rank())
         set_training_step(self.model, self.cell, micro_batch.step)
-        return total_loss(self.model, self.task, micro_batch.tokens, micro_batch.labels)
+        return total_loss(self.model, self.task, micro_batch.tokens, micro_batch.labels, self.cell.train.head)
 
     def configure_gradient_clipping(self, optimizer: Optimizer, *_: Any, **__: Any) -> None:
         """Compute the gradient norm, exchange loss and stop requests, raise if not finite, and clip."""

@@ -1,6 +1,6 @@
 """Split the batch of a step over processes and micro-batches.
 
-    rows of step s          s * batch_size ... (s + 1) * batch_size - 1
+    rows of step s          s * batch_size ... (s + 1) * batch_size - 1; of a finite training set `tasks._training_set`
     rank r of W             the r-th of W equal, contiguous parts of them
     micro-batch m of M      the m-th of M equal, contiguous parts of those
 
@@ -34,7 +34,7 @@ class MicroBatches:
     def __init__(self, task: Task, cell: Cell, start_step: int, rank: int, world_size: int) -> None:
         self.task, self.seed, self.start_step, self.rank = task, cell.seed, start_step, rank
         self.batch_size, self.accumulate = cell.train.batch_size, cell.train.accumulate
-        self.rows_per_rank = self.batch_size // world_size
+        self.world_size = world_size
 
     def __iter__(self) -> Iterator[MicroBatch]:
         step = self.start_step
@@ -44,9 +44,7 @@ class MicroBatches:
 
     def split_step(self, step: int) -> Iterator[MicroBatch]:
         """Yield the micro-batches of one step."""
-        batch = self.task.get_examples(
-            "train", self.seed, step * self.batch_size + self.rank * self.rows_per_rank, self.rows_per_rank
-        )
+        batch = self.task.get_train_batch(self.seed, step, self.batch_size, self.rank, self.world_size)
         num_labels = (batch.labels >= 0).sum()
         chunks = zip(batch.tokens.chunk(self.accumulate), batch.labels.chunk(self.accumulate), strict=True)
         for micro_step, (tokens, labels) in enumerate(chunks):
@@ -63,6 +61,15 @@ def check_batch_division(cell: Cell, task: Task) -> None:
             "batch_not_divisible",
             f"{rows} is not divisible by devices x nodes x micro-batches = {devices} x {nodes} x {micro_batches}.",
             f"Use a multiple of {devices * nodes * micro_batches}.",
+        )
+    parts = devices * nodes * micro_batches
+    if uneven := [size for size in task.train_batch_sizes(rows) if size % parts]:
+        raise ConfigError.at(
+            "train.batch_size",
+            "last_batch_not_divisible",
+            f"the last batch of an epoch has {uneven[0]} rows, which is not divisible by devices x nodes x "
+            f"micro-batches = {parts}.",
+            "Choose task.rows or the rows of the segments as multiples of the batch size.",
         )
     if task.eval_size < devices * nodes:
         message = f"{task.eval_size} sequences are fewer than the {devices * nodes} devices."

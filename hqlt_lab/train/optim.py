@@ -11,8 +11,11 @@ Learning rate:
     step s < warmup       peak (s + 1) / (warmup + 1)                             never 0, so that no step is wasted
     s = warmup            peak
     cosine, s < horizon   peak (floor + (1 - floor) (1 + cos(pi done)) / 2),    done = (s - warmup) / (horizon - warmup)
+    linear, s < horizon   peak (floor + (1 - floor) (1 - done))
     s >= horizon          peak floor
     constant              peak
+
+    lr_interval: epoch    s is the first step of its epoch
 
     train.memories       the learning rate of the parameters that only one memory has is multiplied by its lr_scale
 
@@ -62,10 +65,15 @@ def has_weight_decay(parameter: Tensor, train: TrainConfig) -> bool:
 
 def lr_factor(train: TrainConfig, step: int) -> float:
     """Return the factor of the peak learning rate at this step."""
+    if train.lr_interval == "epoch" and train.epochs is not None:
+        steps_per_epoch = train.steps // train.epochs
+        step = step // steps_per_epoch * steps_per_epoch
     if step < train.warmup:
         return (step + 1) / (train.warmup + 1)
     if train.schedule == "constant":
         return 1.0
     decay_steps = max(1, (train.lr_horizon or train.steps) - train.warmup)
     done = min(1.0, (step - train.warmup) / decay_steps)
+    if train.schedule == "linear":
+        return train.lr_floor + (1 - train.lr_floor) * (1 - done)
     return train.lr_floor + (1 - train.lr_floor) * (1 + math.cos(math.pi * done)) / 2

@@ -11,7 +11,7 @@ over examples, so each process computes a part of them and they are added up.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,8 +19,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from hqlt_lab.experiment.run_settings import HeadTokens
 from hqlt_lab.model.batch_layout import Layout
-from hqlt_lab.tasks._base import Batch, Split, Task
+from hqlt_lab.tasks._base import Batch, EvalSlice, Split, Task
 from hqlt_lab.train.distributed.process_group import all_reduce_sum, get_rank, get_world_size
 from hqlt_lab.train.trainer_state import Metrics
 
@@ -100,31 +101,66 @@ class Score(NamedTuple):
 
 
 @torch.no_grad()
-def score_model(model: nn.Module, task: Task, split: Split, batch_size: int) -> Score:
+def score_model(model: nn.Module, task: Task, split: Split, batch_size: int, head: HeadTokens = "all") -> Score:
     """Score a model on a fixed split.  Each process takes a part of it, and all return the result."""
     device, was_training = next(model.parameters()).device, model.training
     model.eval()
     names: tuple[str, ...] = ()
     examples, totals, products = 0, torch.zeros(()), torch.zeros(())
-    for batch in eval_batches(task, split, batch_size):
+    for batch, eval_slice in eval_batches(task, split, batch_size):
         moved = Batch(*(field.to(device) for field in batch))
-        outputs, losses = outputs_and_losses(model, task, moved.tokens, moved.labels)
-        counts = task.score_examples(outputs, moved) | {"loss": losses.double().sum(1)}
+        if head == "labeled":
+            outputs, losses = predictions_and_losses(model, task, moved.tokens, moved.labels)
+            counts = task.score_predictions(outputs, moved)
+        else:
+            outputs, losses = outputs_and_losses(model, task, moved.tokens, moved.labels)
+            counts = task.score_examples(outputs, moved)
+        counts = count_by_slice(counts, task.slices(split), eval_slice) | {"loss": losses.double().sum(1)}
         names, rows = tuple(counts), torch.stack([count.double() for count in counts.values()], 1)  # [B, K]
         examples, totals, products = examples + len(rows), rows.sum(0) + totals, rows.mT @ rows + products
     model.train(was_training)
     return Score(task, reduce_metric_sums(names, examples, totals, products))
 
 
-def eval_batches(task: Task, split: Split, batch_size: int) -> Iterator[Batch]:
-    """Yield the batches of this process's part of a fixed split."""
+def eval_batches(task: Task, split: Split, batch_size: int) -> Iterator[tuple[Batch, EvalSlice | None]]:
+    """Yield the batches of this process's part of a fixed split, each with its slice if the split has slices.
+
+    A batch has rows of one slice, and is as wide as its longest row.
+    """
     first, end = (task.eval_size * rank // get_world_size() for rank in (get_rank(), get_rank() + 1))
-    for start in range(first, end, batch_size):
-        yield task.get_examples(split, 0, start, min(batch_size, end - start))
+    for eval_slice in task.slices(split) or (None,):
+        low, high = first, end
+        if eval_slice is not None:
+            low, high = max(first, eval_slice.first), min(end, eval_slice.first + eval_slice.rows)
+        for start in range(low, high, batch_size):
+            batch = task.get_examples(split, 0, start, min(batch_size, high - start))
+            yield batch if eval_slice is None else trim_padding(batch, task.unread_tokens), eval_slice
 
 
-def total_loss(model: nn.Module, task: Task, tokens: Tensor, labels: Tensor) -> Tensor:
+def trim_padding(batch: Batch, unread_tokens: int) -> Batch:
+    """Return a batch without the columns that are padding in all rows."""
+    width = int(batch.lengths.max()) - unread_tokens
+    return batch._replace(tokens=batch.tokens[:, :width], labels=batch.labels[:, :width])
+
+
+def count_by_slice(
+    counts: dict[str, Tensor], slices: Sequence[EvalSlice], current: EvalSlice | None
+) -> dict[str, Tensor]:
+    """Return counts of examples of the current slice, and for each slice the same counts, 0 in all others."""
+    totals = {name: count for name, count in counts.items() if "/" not in name}
+    return counts | {
+        f"{name}/{eval_slice.name}": count * (eval_slice == current)
+        for eval_slice in slices
+        for name, count in totals.items()
+    }
+
+
+def total_loss(model: nn.Module, task: Task, tokens: Tensor, labels: Tensor, head: HeadTokens = "all") -> Tensor:
     """Return the sum of the cross-entropies at labeled positions."""
+    if head == "labeled":
+        labeled = labels >= 0
+        logits, _ = model(tokens, layout=task_layout(task, tokens), head_mask=labeled)
+        return F.cross_entropy(logits, labels[labeled], reduction="sum")
     if task.score_input == "losses":
         return outputs_and_losses(model, task, tokens, labels)[1].sum()
     logits, _ = model(tokens, layout=task_layout(task, tokens))
@@ -140,6 +176,15 @@ def outputs_and_losses(model: nn.Module, task: Task, tokens: Tensor, labels: Ten
     logits, _ = model(tokens, layout=layout)
     losses = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=-1, reduction="none")
     return logits, losses.unflatten(0, labels.shape)
+
+
+def predictions_and_losses(model: nn.Module, task: Task, tokens: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the predicted tokens and the cross-entropies [B, T], both computed at labels only and 0 elsewhere."""
+    labeled = labels >= 0
+    logits, _ = model(tokens, layout=task_layout(task, tokens), head_mask=labeled)
+    losses = F.cross_entropy(logits, labels[labeled], reduction="none")
+    predictions = torch.zeros_like(labels).masked_scatter(labeled, logits.argmax(-1))
+    return predictions, torch.zeros_like(labels, dtype=losses.dtype).masked_scatter(labeled, losses)
 
 
 def task_layout(task: Task, tokens: Tensor) -> Layout | None:

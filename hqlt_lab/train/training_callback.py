@@ -121,6 +121,7 @@ class RunCallback(Callback):
         self.cell, self.folder, self.trainer_state, self.on_metrics = cell, folder, trainer_state, on_metrics
         self.probe_writer = ProbeWriter(folder)
         self.timer, self.last_logged_step, self.seconds_since_log = TrainingTimer(trainer_state), 0, 0.0
+        self.tokens_since_log = 0  # of all processes
         self.mfu_tokens_per_second: float | None = None
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -131,7 +132,7 @@ class RunCallback(Callback):
             self.check_determinism(trainer, module)
         module.stop_handler.is_training = True
         self.timer.add_other_time()
-        self.last_logged_step, self.seconds_since_log = trainer.global_step, 0.0
+        self.last_logged_step, self.seconds_since_log, self.tokens_since_log = trainer.global_step, 0.0, 0
 
     def record_backends(self, trainer: Trainer, module: TrainingModule) -> None:
         """Write the backends that are selected for training rows, and compute the peak tokens per second."""
@@ -157,6 +158,7 @@ class RunCallback(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: MicroBatch, batch_idx: int
     ) -> None:
+        self.tokens_since_log += batch.tokens.numel() * get_world_size()
         if batch.micro_step + 1 == self.cell.train.accumulate:
             self.seconds_since_log += self.timer.add_training_time()
             self.on_optimizer_step_end(trainer, as_training_module(pl_module), trainer.global_step)
@@ -167,7 +169,7 @@ class RunCallback(Callback):
         train = self.cell.train
         set_evaluation_step(module.model, train, step)
         if step % train.log_every == 0:
-            self.record_metrics(trainer, step, module.step_metrics | self.speed_metrics(module, step))
+            self.record_metrics(trainer, step, module.step_metrics | self.speed_metrics(step))
         if validated := step % train.valid_every == 0 or step == train.steps:
             self.validate_model(trainer, module, step)
         if is_probe_due(train, step, validated, self.trainer_state.finished):
@@ -180,14 +182,14 @@ class RunCallback(Callback):
         if stop:
             raise stopped_after_saving(step)
 
-    def speed_metrics(self, module: TrainingModule, step: int) -> Metrics:
+    def speed_metrics(self, step: int) -> Metrics:
         """Return steps and tokens per second since the last log, padding included, and the mfu in percent if known."""
         steps_per_second = (step - self.last_logged_step) / self.seconds_since_log
-        self.last_logged_step, self.seconds_since_log = step, 0.0
-        tokens = self.cell.train.batch_size * module.task.sequence_length("train")
-        speed = {"speed/steps_per_second": steps_per_second, "speed/tokens_per_second": steps_per_second * tokens}
+        tokens_per_second = self.tokens_since_log / self.seconds_since_log
+        self.last_logged_step, self.seconds_since_log, self.tokens_since_log = step, 0.0, 0
+        speed = {"speed/steps_per_second": steps_per_second, "speed/tokens_per_second": tokens_per_second}
         if self.mfu_tokens_per_second is not None:
-            speed["speed/mfu"] = 100 * steps_per_second * tokens / self.mfu_tokens_per_second
+            speed["speed/mfu"] = 100 * tokens_per_second / self.mfu_tokens_per_second
         return speed
 
     def validate_model(self, trainer: Trainer, module: TrainingModule, step: int) -> None:
@@ -223,7 +225,8 @@ class RunCallback(Callback):
 def score_module(trainer: Trainer, module: TrainingModule, split: Split) -> Score:
     """Score the model on a fixed split, in the precision of training."""
     with trainer.precision_plugin.val_step_context(), gather_parameters(module.model):
-        return score_model(module.model, module.task, split, module.cell.train.eval_batch_size)
+        train = module.cell.train
+        return score_model(module.model, module.task, split, train.eval_batch_size, train.head)
 
 
 def as_training_module(lightning_module: LightningModule) -> TrainingModule:

@@ -82,6 +82,7 @@ GOLDEN_FILE = Path(__file__).with_name("config_messages.txt")
 DATA_CODES = ("data_changed", "too_few_rows", "too_few_windows")
 VALID = "\n".join(test_config_errors.VALID_SECTIONS.values()) + "\n"
 CPU = OpSpec("cpu", torch.float32, 8, 8)
+UNEVEN_TASK = registry.build("task", {"name": "parity", "rows": 130})
 SMALL_MODEL = {"vocabulary": 3, "width": 8, "heads": 2}
 
 
@@ -134,6 +135,11 @@ def list_file_cases() -> Iterator[tuple[str, str, str | bytes]]:
     yield "agent.target_rate", "out_of_range", agent
     yield "agent.hidden", "out_of_range", agent
     yield "agent.updates_per_step", "not_positive", agent
+    yield "train.steps", "steps_and_epochs", VALID.replace("steps: 10", "steps: 10, epochs: 2")
+    yield "train.epochs", "epochs_without_rows", VALID.replace("steps: 10", "epochs: 2")
+    yield "train.lr_interval", "interval_without_epochs", VALID.replace("steps: 10", "lr_interval: epoch")
+    yield "train.head", "labeled_head_with_compile", VALID.replace("steps: 10", "head: labeled, compile: true")
+    yield "train.head", "labeled_head_not_supported", language + measure + "train: {head: labeled}\n"
     unread = "arms: {a: {model.mixer: fw_only, train.memories.kv.start_step: 5}}\n"
     yield "train.memories.kv", "unread_memory", VALID + unread
     drawn = "arms: {a: {model.mixer: fw_only, train.window: {low: 2, high: 8}}}\n"
@@ -395,6 +401,16 @@ CASES: list[Case] = [
     lambda: registry.build("task", {"name": "modular_arithmetic", "train_length": [2, 9]}),
     lambda: registry.build("task", {"name": "modular_arithmetic", "brackets": True, "label": "every"}),
     lambda: registry.build("task", {"name": "associative_recall", "power": 0}),
+    lambda: registry.build("task", {"name": "parity", "rows": 5, "segments": []}),
+    lambda: registry.build("task", {"name": "parity", "segments": []}),
+    lambda: registry.build("task", {"name": "parity", "segments": [{"rows": 0, "lable": 1}, {"label": "every"}]}),
+    lambda: registry.build("task", {"name": "parity", "segments": [{"rows": 1.5, "label": 1}]}),
+    lambda: registry.build("task", {"name": "parity", "test_slices": [{"label": "last"}, {"label": "last"}]}),
+    lambda: registry.build("task", {"name": "associative_recall", "test_slices": [{"keys": 80}]}),
+    lambda: registry.build("task", {"name": "parity", "targets": "all_next"}),
+    lambda: check_batch_division(
+        SimpleNamespace(train=TrainConfig(accumulate=4), trainer=TrainerConfig()), UNEVEN_TASK
+    ),
     lambda: registry.build("task", {"name": "visual_match", "phases": [15], "apples": 23, "colors": ["gren", "red"]}),
     lambda: registry.build("task", {"name": "visual_match", "colors": ["red"]}),
     lambda: gym_environment("parity"),
@@ -458,7 +474,7 @@ CASES: list[Case] = [
     lambda: select_backend(SCAN_BACKENDS, "fal", CPU),
     lambda: select_backend(SCAN_BACKENDS, "fla", CPU),
     lambda: check_batch_division(SimpleNamespace(train=TrainConfig(batch_size=10), trainer=DEVICES.trainer), None),
-    lambda: check_batch_division(DEVICES, SimpleNamespace(eval_size=3)),
+    lambda: check_batch_division(DEVICES, SimpleNamespace(eval_size=3, train_batch_sizes=lambda size: [size])),
     lambda: lightning_precision(TrainerConfig(precision="16-mixed", accelerator="cpu")),
     lambda: run_with_gpu(lambda: lightning_precision(TrainerConfig(precision="16-mixed", strategy="fsdp2"))),
     lambda: Sampling(tokens=0, temperature=float("nan"), top_p=2.0, stop=("",)),

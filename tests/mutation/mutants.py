@@ -26,8 +26,8 @@ ESCAPED_BEFORE = [
     Mutant(
         "batches ignore the seed",
         "hqlt_lab/train/micro_batches.py",
-        '"train", self.seed, step',
-        '"train", 0, step',
+        "self.task.get_train_batch(self.seed,",
+        "self.task.get_train_batch(0,",
         (STEP,),
     ),
     Mutant(
@@ -69,8 +69,8 @@ ESCAPED_BEFORE = [
     Mutant(
         "valid is scored as test",
         "hqlt_lab/train/scoring.py",
-        "yield task.get_examples(split, 0, start",
-        'yield task.get_examples("valid", 0, start',
+        "batch = task.get_examples(split, 0, start",
+        'batch = task.get_examples("valid", 0, start',
         (RUN_END,),
     ),
 ]

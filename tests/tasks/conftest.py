@@ -18,6 +18,8 @@ VARIANTS = [
     {"name": "permutation_composition", "group": "A5"},
     {"name": "associative_recall", "train_length": [33, 70], "power": 1.0},
     {"name": "associative_recall", "pairs": 1, "keys": 2, "values": 2, "train_length": [4, 9]},
+    {"name": "associative_recall", "fill": "random", "gap": 5},
+    {"name": "associative_recall", "rows": 300, "order": "shuffled"},
     {"name": "selective_copying", "items": 3, "train_length": [6, 20]},
     {"name": "induction", "symbols": 3, "train_length": [3, 9]},
 ]

@@ -89,7 +89,7 @@ def check_cell(
     """Return the issues and warnings of a cell, without allowed ones. Results are cached in `result_cache`."""
     agent_issues = [] if cell.agent is None else check_agent_settings(cell)
     agent_paths = [issue.path for issue in agent_issues]
-    settings = [cell.task, cell.model, cell.train.memories, cell.train.window is None]
+    settings = [cell.task, cell.model, cell.train.memories, cell.train.window is None, cell.train.head]
     cache_key = hash_json([*settings, count_train_examples(cell), allowed_issues, agent_paths])
     if cache_key not in result_cache:
         task, task_issues = check_task(cell, metrics)
@@ -114,6 +114,9 @@ def check_task(cell: Cell, metrics: RequestedMetrics) -> tuple[Any, Issues]:
     except HqltError as error:
         return None, [issue.under("task") for issue in list_issues(error)]
     issues = find_unknown_metrics(task, metrics)
+    if cell.train.head == "labeled" and not task.scores_predictions:
+        message = f"task {cell.task['name']!r} scores more than the predicted tokens at its labels."
+        issues.append(ConfigIssue("train.head", "labeled_head_not_supported", message, "Use 'all'."))
     try:
         _ = task.vocabulary  # raises an error if the text of a language task is not prepared yet
     except HqltError as error:

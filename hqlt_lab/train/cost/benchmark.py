@@ -74,7 +74,7 @@ def time_training_steps(cell: Cell) -> StepTiming:
 
     def step() -> None:
         for _ in range(cell.train.accumulate):
-            total_loss(model, task, batch.tokens.to(device), batch.labels.to(device)).backward()
+            total_loss(model, task, batch.tokens.to(device), batch.labels.to(device), cell.train.head).backward()
         optimizer.step()
         optimizer.zero_grad()
         if device == "cuda":
@@ -87,7 +87,8 @@ def time_training_steps(cell: Cell) -> StepTiming:
 
     @torch.no_grad()
     def evaluate() -> None:
-        total_loss(model.eval(), task, eval_batch.tokens.to(device), eval_batch.labels.to(device)).item()
+        tokens, labels = eval_batch.tokens.to(device), eval_batch.labels.to(device)
+        total_loss(model.eval(), task, tokens, labels, cell.train.head).item()
 
     return StepTiming(min(seconds[1:]), min(time_call(evaluate) for _ in range(2)) / eval_rows, memory)
 

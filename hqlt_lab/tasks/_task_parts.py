@@ -1,0 +1,137 @@
+"""Parts of a task with options of their own: segments of the training set, and slices of valid and test.
+
+    segments: [{rows: 100000, pairs: 4}, {rows: 20000, pairs: 16}]       `rows` is required
+    test_slices: [{pairs: 4}, {pairs: 16, test_length: [256, 256]}]      named pairs_4 and pairs_16_length_256
+
+All parts have the tokens of the task.  Each has random streams of its own: a segment with more pairs than another does
+not begin with the same pairs.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from itertools import accumulate, groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from hqlt_lab.errors import ConfigError, ConfigIssue, format_names, join_sentences
+from hqlt_lab.registry.options import format_type, matches_type, suggest_integer
+from hqlt_lab.registry.settings_parsing import field_types, suggest_name
+from hqlt_lab.tasks._counter_rng import IntArray
+from hqlt_lab.tasks._length_scoring import bucket_name
+
+if TYPE_CHECKING:
+    from hqlt_lab.tasks._generated_task import GeneratedTask
+
+# options that hold for the whole task
+SHARED_OPTIONS = ("rows", "order", "segments", "test_slices", "targets", "eval_size", "data_seed")
+LENGTH_OPTIONS = ("train_length", "test_length", "valid_length")
+
+
+class TaskPart(NamedTuple):
+    """A part of a split: rows of a task with its own options."""
+
+    name: str  # in metrics
+    task: "GeneratedTask"
+    rows: int
+    stream: str  # added to the names of its random streams
+
+
+def make_segments(task: "GeneratedTask") -> list[TaskPart]:
+    """Return the segments of a task's training set."""
+    segments = task.segments or []
+    return [
+        TaskPart(name_part(settings), make_part_task(task, settings), settings["rows"], f"/segment_{index}")
+        for index, settings in enumerate(segments)
+    ]
+
+
+def make_test_slices(task: "GeneratedTask") -> list[TaskPart]:
+    """Return the slices of valid and test, among which `eval_size` is divided."""
+    slices = task.test_slices or []
+    parts = [
+        TaskPart(name_part(settings), make_part_task(task, settings), 0, f"/slice_{index}")
+        for index, settings in enumerate(slices)
+    ]
+    return split_evenly(parts, task.eval_size)
+
+
+def split_evenly(parts: Sequence[TaskPart], rows: int) -> list[TaskPart]:
+    """Return the parts with equal numbers of rows, which differ by at most 1."""
+    count = len(parts)
+    return [part._replace(rows=(index + 1) * rows // count - index * rows // count) for index, part in enumerate(parts)]
+
+
+def make_part_task(task: "GeneratedTask", settings: Mapping[str, Any]) -> "GeneratedTask":
+    """Return the task with the options of a part."""
+    options = {name: value for name, value in settings.items() if name != "rows"}
+    return replace(task, rows=None, segments=None, test_slices=None, **options)
+
+
+def name_part(settings: Mapping[str, Any]) -> str:
+    """Return the name of a part in metrics, such as pairs_4_length_64."""
+    words = [f"{name}_{value}" for name, value in settings.items() if name not in ("rows", *LENGTH_OPTIONS)]
+    lengths = settings.get("test_length")
+    return "_".join([*words, bucket_name((lengths[0], lengths[1]))] if lengths else words)
+
+
+def split_by_part(parts: Sequence[TaskPart], numbers: IntArray) -> Iterator[tuple[TaskPart, IntArray]]:
+    """Yield runs of rows of the same part, with their numbers in the part.  Numbers beyond all parts start again."""
+    ends = np.array(list(accumulate(part.rows for part in parts)))
+    numbers = numbers % ends[-1]
+    indices = ends.searchsorted(numbers, side="right")
+    for index, run in groupby(range(len(numbers)), key=lambda row: int(indices[row])):
+        part = parts[index]
+        yield part, numbers[list(run)] - (int(ends[index]) - part.rows)
+
+
+def find_part_issues(task: "GeneratedTask") -> list[ConfigIssue]:
+    """Return an issue for each mistake in `segments` and `test_slices`."""
+    issues: list[ConfigIssue] = []
+    for option in ("segments", "test_slices"):
+        parts = getattr(task, option)
+        if parts is None:
+            continue
+        if not parts or len(parts) > task.eval_size:
+            message = f"from 1 to {task.eval_size} parts are possible with this eval_size, got {len(parts)}."
+            issues.append(ConfigIssue(option, "number_of_parts", message))
+        for index, settings in enumerate(parts):
+            part_issues = find_setting_issues(task, settings, option) or find_task_issues(task, settings)
+            issues += [issue.under(f"{option}[{index}]") for issue in part_issues]
+        names = [name_part(settings) for settings in parts] if option == "test_slices" and not issues else []
+        for index, name in enumerate(names):
+            if not name or name in names[:index]:
+                message = "each slice needs options that no other slice has, from which its metrics are named."
+                issues.append(ConfigIssue(f"{option}[{index}]", "slice_without_name", message))
+    return issues
+
+
+def find_setting_issues(task: "GeneratedTask", settings: Mapping[str, Any], option: str) -> list[ConfigIssue]:
+    """Return an issue for each unknown option of a part, each value of a wrong type, and missing rows."""
+    types = {**field_types(type(task)), "rows": int}  # type: ignore[arg-type]  # a class has a hash
+    names = [field.name for field in fields(task) if field.name not in SHARED_OPTIONS]
+    names = ["rows", *names] if option == "segments" else names
+    issues = []
+    for name, value in settings.items():
+        if name not in names:
+            hint = join_sentences(suggest_name(str(name), names), f"Options: {format_names(names)}.")
+            issues.append(ConfigIssue(str(name), "unknown_part_option", f"a part has no option {name!r}.", hint))
+        elif not matches_type(value, types[name]):
+            message = f"{format_type(types[name])} is needed, got {value!r}."
+            issues.append(ConfigIssue(name, "part_option_of_wrong_type", message, suggest_integer(value, types[name])))
+    if option == "segments" and not issues and settings.get("rows", 0) < 1:
+        message = "a segment needs a number of rows, at least 1."
+        issues.append(ConfigIssue("rows", "segment_without_rows", message))
+    return issues
+
+
+def find_task_issues(task: "GeneratedTask", settings: Mapping[str, Any]) -> list[ConfigIssue]:
+    """Return the issues of a part's options in combination, and one if its tokens are not those of the task."""
+    try:
+        part = make_part_task(task, settings)
+    except ConfigError as error:
+        return list(error.issues)
+    if part.alphabet != task.alphabet:
+        message = f"it has {part.vocabulary} different tokens, and the task {task.vocabulary}."
+        return [ConfigIssue("", "part_with_other_tokens", message, "Set these options in the task itself.")]
+    return []

@@ -1,0 +1,65 @@
+"""Statistics of associative recall agree with those of the generator of MQAR, within four standard errors.
+
+The expected numbers are means over 1,000 rows of the published generator, with 4,095 keys and 4,096 values.
+"""
+
+import numpy as np
+import pytest
+
+import hqlt_lab as lab
+
+ROWS = 1000
+# (length, pairs): mean and standard deviation of the slots of the queries, share of rows that query slot 0
+SLOTS = {
+    (64, 4): (7.104, 7.415, 0.716),
+    (128, 8): (14.203, 14.904, 0.897),
+    (256, 16): (28.175, 29.654, 0.983),
+    (256, 64): (31.5, 18.473, 1.0),
+    (512, 64): (61.385, 52.562, 1.0),
+}
+# share of rows with an unlabeled filler that is one of their keys
+FILLERS = {(64, 4): 0.013, (256, 64): 0.37, (1024, 256): 1.0}
+
+
+def published_rows(length, pairs, **options):
+    spec = {"name": "associative_recall", "keys": 4095, "values": 4096, "pairs": pairs, **options}
+    task = lab.build("task", spec | {"train_length": [length, length], "test_length": [length, length]})
+    return task, task.generate_arrays("test", 0, 0, ROWS)
+
+
+@pytest.mark.parametrize(("length", "pairs"), SLOTS)
+def test_queries_are_spread_as_in_the_published_generator(length, pairs):
+    _, arrays = published_rows(length, pairs)
+    mean, deviation, first_share = SLOTS[length, pairs]
+    columns = np.nonzero(arrays.labels >= 0)[1].reshape(ROWS, pairs)
+    slots = (columns - 2 * pairs) // 2
+    # both samples have an error, and the slots of a row are not independent of each other
+    error = 2**0.5 * max(slots.mean(1).std(), 1e-9) / ROWS**0.5
+    assert abs(slots.mean() - mean) <= 4 * error + 1e-3
+    assert slots.std() == pytest.approx(deviation, rel=0.08)
+    share = (slots == 0).any(1).mean()
+    assert abs(share - first_share) <= 4 * (2 * first_share * (1 - first_share) / ROWS) ** 0.5 + 1e-3
+
+
+@pytest.mark.parametrize(("length", "pairs"), FILLERS)
+def test_random_fillers_hit_the_keys_of_their_row_as_often_as_published(length, pairs):
+    _, arrays = published_rows(length, pairs, fill="random")
+    keys = arrays.tokens[:, 0 : 2 * pairs : 2]
+    is_filler = (np.arange(length) >= 2 * pairs) & (arrays.labels < 0)
+    hits = np.array(
+        [np.isin(row[mask], own).any() for row, mask, own in zip(arrays.tokens, is_filler, keys, strict=True)]
+    )
+    share = FILLERS[length, pairs]
+    rounding = 0.005 if share > 0.1 else 0.0005
+    assert abs(hits.mean() - share) <= 4 * (2 * share * (1 - share) / ROWS) ** 0.5 + rounding
+
+
+def test_random_fillers_change_neither_pairs_nor_queries():
+    (task, blank), (_, random) = (published_rows(256, 16, fill=fill) for fill in ("blank", "random"))
+    assert np.array_equal(blank.labels, random.labels)
+    fixed = (blank.labels >= 0) | (np.arange(256) < 32)
+    assert np.array_equal(blank.tokens[fixed], random.tokens[fixed])
+    fillers = random.tokens[~fixed]
+    assert fillers.min() == 1 and fillers.max() == task.vocabulary - 1
+    share = (fillers >= 2 + 4095).mean()  # values
+    assert abs(share - 4096 / 8192) < 4 * 0.5 / len(fillers) ** 0.5
