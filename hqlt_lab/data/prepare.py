@@ -22,7 +22,7 @@ from hqlt_lab.data.pipeline.chunks import (
     split_into_chunks,
 )
 from hqlt_lab.data.pipeline.folder_lock import claim_folder, lock_folder, remove_partial_files
-from hqlt_lab.data.pipeline.parallel import TokenizeJob, tokenize_chunks
+from hqlt_lab.data.pipeline.tokenize_pool import TokenizeJob, tokenize_chunks
 from hqlt_lab.data.pipeline.write_shards import sum_split_contents, write_index, write_shards
 from hqlt_lab.data.prepare_options import PrepareRequest
 from hqlt_lab.data.sources._base import Document, Source
