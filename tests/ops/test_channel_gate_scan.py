@@ -133,6 +133,22 @@ def test_gradient_of_small_keeps_has_float32_precision(lookup, log_keep, hold):
     assert errors["log_keep"] < 2e-6, errors
 
 
+@pytest.mark.parametrize("log_keep", [-1.0, -10.0, -50.0])
+@pytest.mark.parametrize(("lookup", "writes"), [("none", 2), ("key", 2), ("early", 2), ("first", 2), ("own", 3)])
+@pytest.mark.parametrize("hold", [None, 7])
+def test_gradient_of_small_keeps_is_accurate_if_only_the_first_write_decays(lookup, writes, log_keep, hold):
+    """The writes of one token have not decayed until it reads, as in erase_then_delta."""
+    q, k, v, gates, state = make_scan(70, lookup=lookup, writes=writes)
+    first = torch.arange(70 * writes) % writes == 0
+    noise = torch.rand(gates.log_keep.shape, generator=torch.Generator().manual_seed(5))
+    log_keep = (log_keep * (1 + 0.01 * noise)).double() * first[:, None]
+    inputs = (q, k, v, gates._replace(log_keep=log_keep), state)
+    context = ScanContext(hold, None, doc_starts(70, hold))
+    expected = run(recurrent_scan, inputs, context, torch.float64)["log_keep"][:, :, first]
+    actual = run(chunked_scan, inputs, context, torch.float32)["log_keep"][:, :, first]
+    assert (actual - expected).abs().max() < 2e-6 * expected.abs().max()
+
+
 def test_keeps_of_zero_and_minus_infinity_are_finite():
     q, k, v, gates, state = make_scan(70, lookup="key")
     log_keep = gates.log_keep.clone()

@@ -28,8 +28,9 @@ e^{-G_j}, and the final state to e^{G_L}.  Hence, per channel and with dx the gr
 
     dG_x += row * drow      dG_j -= k_j * dk_j      dG_L += sum over values of S' * dS'      dg_i = sum_{j >= i} dG_j
 
-A pair that has not decayed (x = j) would appear with both signs.  Its rounding error would exceed the gradient where
-keeps are small, so these pairs are left out of the identity (`BlockLayout.undecayed_pairs`).
+A pair that has not decayed (x = j, or writes j + 1 to x do not decay) would appear with both signs.  Its rounding error
+would exceed the gradient where keeps are small, so these pairs are left out of the identity
+(`BlockLayout.undecayed_pairs`).  Of several writes of a token, often only the first decays.
 """
 
 from functools import cached_property
@@ -45,6 +46,14 @@ from hqlt_lab.ops.scan.triangular_inverse import invert_unit_triangular
 
 BLOCK_SIZE = 16  # writes per block
 MIN_BLOCK_LOG_KEEP = -640.0  # e^640 and its reciprocal are float64 numbers
+
+
+class UndecayedPairs(NamedTuple):
+    """Pairs of a row and a write that it sees, each [P]."""
+
+    rows: Tensor  # counted over all blocks
+    writes: Tensor
+    positions: Tensor  # the write at which the row reads
 
 
 class BlockLayout:
@@ -105,23 +114,39 @@ class BlockLayout:
         return torch.cat([queries, lookups.expand(len(queries), -1, -1)], 1)
 
     @cached_property
-    def undecayed_pairs(self) -> tuple[Tensor, Tensor]:
-        """The rows and writes [P] of pairs between which nothing decays; rows are counted over all blocks.
+    def undecayed_pairs(self) -> "UndecayedPairs":
+        """The pairs of a row and a write of the token that it reads last, between which there may be no decay.
 
         The pairs of queries without `hold`, each with the last write of its token, are left out: they are regular.
         """
         device = self.last_seen.device
-        block, rows, writes = torch.arange(self.num_blocks, device=device)[:, None], [], []
-        if self.query_mask is not None:
-            sees = self.last_seen >= 0
-            rows.append((block * self.rows + torch.arange(self.query_rows, device=device))[sees])
-            writes.append((block * self.block_size + self.last_seen)[sees])
-        if self.early and self.lookup_stride:
-            lookup_row = block * self.rows + self.query_rows + torch.arange(self.lookup_rows, device=device)
-            rows.append(lookup_row.flatten()[1:])
-            writes.append(torch.arange(0, self.padded_writes, self.lookup_stride, device=device)[1:] - 1)
+        block = torch.arange(self.num_blocks, device=device)[:, None]
         empty = torch.zeros(0, dtype=torch.long, device=device)
-        return torch.cat([empty, *rows]), torch.cat([empty, *writes])
+        rows, positions, first_steps_back = [empty], [empty], [empty]
+
+        def add_rows(row: Tensor, position: Tensor, first_step_back: int) -> None:
+            rows.append(row)
+            positions.append(position)
+            first_steps_back.append(torch.full_like(row, first_step_back))
+
+        if self.query_rows:
+            sees = self.last_seen >= 0
+            query_row = block * self.rows + torch.arange(self.query_rows, device=device)
+            position = block * self.block_size + self.last_seen
+            add_rows(query_row[sees], position[sees], 1 if self.has_regular_queries else 0)
+        if self.lookup_stride:
+            lookup_row = (block * self.rows + self.query_rows + torch.arange(self.lookup_rows, device=device)).flatten()
+            position = torch.arange(0, self.padded_writes, self.lookup_stride, device=device)
+            if self.early:
+                add_rows(lookup_row[1:], position[1:] - 1, 0)
+            else:
+                add_rows(lookup_row, position, 1)
+        position = torch.cat(positions)[:, None]
+        steps_back = torch.arange(self.writes, device=device)
+        write = position - steps_back
+        is_pair = write >= position // self.writes * self.writes  # of the same token
+        is_pair &= steps_back >= torch.cat(first_steps_back)[:, None]
+        return UndecayedPairs(*(x.expand_as(write)[is_pair] for x in (torch.cat(rows)[:, None], write, position)))
 
     @property
     def has_regular_queries(self) -> bool:
@@ -360,15 +385,13 @@ class ChannelGateChunkBackward:
             grad_keys.mul_(documents.write_remains)
         grad_state.mul_(chunk.state_to_end)
         grad_end = buffers.mul("state_terms", self.state, grad_state).sum(2)  # of G_L [R, K]
-        last = self.layout.num_writes - 1  # the last write leaves the chunk without decay; only padding follows
-        grad_end += buffers.mul("end_terms", chunk.keys_to_end, grad_keys)[:, :last].sum(1)
-        grad_last_key = grad_keys[:, last].clone()
-        grad_keys[:, last] = 0.0
+        last_keys, grad_last_keys = self.take_last_keys(grad_keys)
+        grad_end += buffers.mul("end_terms", chunk.keys_to_end, grad_keys).sum(1)
         grad_state.add_(buffers.bmm("written", chunk.state_rows.flatten(1, 2).mT, flat_grads))
         undecayed = self.take_undecayed_pairs(grad_overlaps)
         grad_rows, grad_keys = self.backprop_overlaps(grad_overlaps, grad_rows, grad_keys)
         grad_log_keep = self.log_keep_grad(grad_rows, grad_keys, grad_end)
-        grad_keys[:, last] += grad_last_key
+        grad_keys[:, last_keys] += grad_last_keys
         self.add_undecayed_pairs(undecayed, grad_rows, grad_keys)
         queries = self.layout.query_rows
         grad_lookup = grad_rows[:, :, queries:].flatten(1, 2) if self.layout.lookup_stride else None
@@ -396,6 +419,25 @@ class ChannelGateChunkBackward:
         grad_new_values[:, ::stride] = solution
         return row_grads, grad_new_values
 
+    @cached_property
+    def decay_count(self) -> Tensor | None:
+        """[R, writes]: how many writes up to each one decay any channel.  None if tokens have one write each."""
+        decays = (self.chunk.inputs.log_keep != 0).any(3).flatten(1, 2)
+        return None if self.layout.writes == 1 else decays.cumsum(1)
+
+    def take_last_keys(self, grad_keys: Tensor) -> tuple[slice, Tensor]:
+        """Set the gradients of keys that leave the chunk without decay to 0 in [R, writes, K], and return them.
+
+        They are those of the last token, as only padding follows: its last write, and those that no write decays.
+        """
+        stop, count = self.layout.num_writes, self.decay_count
+        last_keys = slice(stop - self.layout.writes, stop)
+        grads = grad_keys[:, last_keys].clone()
+        if count is not None:
+            grads.mul_((count[:, last_keys] == count[:, stop - 1 : stop])[..., None])
+        grad_keys[:, last_keys] -= grads
+        return last_keys, grads
+
     def take_undecayed_pairs(self, grad_overlaps: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """Set the gradients of undecayed pairs to 0 in [R, blocks * rows, writes], and return them.
 
@@ -408,10 +450,12 @@ class ChannelGateChunkBackward:
             pairs = in_block.diagonal(dim1=1, dim2=2)
             queries = pairs.clone()
             pairs.zero_()
-        rows, writes = layout.undecayed_pairs
+        rows, writes, positions = layout.undecayed_pairs
         if len(rows):
-            others = grad_overlaps[:, rows, writes]
-            grad_overlaps[:, rows, writes] = 0.0
+            others, count = grad_overlaps[:, rows, writes], self.decay_count
+            if count is not None:
+                others.mul_(count[:, positions] == count[:, writes])
+            grad_overlaps[:, rows, writes] -= others
         return queries, others
 
     def add_undecayed_pairs(
@@ -424,7 +468,7 @@ class ChannelGateChunkBackward:
             grad_rows[:, :, : layout.query_rows].addcmul_(queries[..., None], k[:, :, own_writes])
             grad_keys.view_as(k)[:, :, own_writes].addcmul_(queries[..., None], q)
         if others is not None:
-            rows, writes = layout.undecayed_pairs
+            rows, writes, _ = layout.undecayed_pairs
             all_rows = q if lookup is None else torch.cat([q, lookup], 2)
             weight = others[..., None]
             grad_rows.view(len(k), -1, k.shape[3]).index_add_(1, rows, weight * k.flatten(1, 2)[:, writes])
