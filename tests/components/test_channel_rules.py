@@ -157,6 +157,56 @@ def test_rwkv7_starts_with_the_published_decay():
     assert rule.gates(torch.randn(1, 5, WIDTH).double()).log_keep.min() >= -0.6066
 
 
+@pytest.mark.parametrize(
+    ("name", "feature_map", "scales_queries"),
+    [
+        ("gla", "identity", True),
+        ("hgrn2", "silu", True),
+        ("mamba2", "silu", False),
+        ("kda", "silu_l2", True),
+        ("gdn2", "silu_l2", True),
+        ("comba", "silu_l2", True),
+        ("rwkv7", "identity", False),
+        ("erase_then_delta", "silu_l2", True),
+    ],
+)
+def test_keys_and_scale_of_reads_are_those_of_the_authors(name, feature_map, scales_queries):
+    rule = make_rule(name)
+    assert (rule.feature_map, rule.scales_queries) == (feature_map, scales_queries)
+    looks_up_unit_keys = name in ("kda", "gdn2", "comba", "erase_then_delta")
+    assert rule.needs_unit_keys == looks_up_unit_keys
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "lowest_rate"),
+    [
+        ("mamba2", {}, 1.0),
+        ("kda", {}, 1.0),
+        ("gdn2", {}, 1.0),
+        ("erase_then_delta", {}, 1.0),
+        ("comba", {}, 0.0),
+        ("delta_product", {"decay": True}, 0.0),
+    ],
+)
+def test_decays_start_in_the_published_ranges(name, options, lowest_rate):
+    torch.manual_seed(0)
+    decay = build("update_rule", {"name": name, **options}, width=1024, heads=512).decay
+    rates, steps = decay.log_rate.exp(), F.softplus(decay.bias)
+    assert lowest_rate <= rates.min() < lowest_rate + 0.5 and 15.5 < rates.max() <= 16
+    assert 0.00099 < steps.min() < 0.0012 and 0.09 < steps.max() < 0.1001
+    assert decay.log_rate.no_decay and decay.bias.no_decay
+
+
+def test_erase_keys_start_weak_and_gla_keeps_almost_all():
+    x = torch.zeros(1, 1, WIDTH, dtype=torch.float64)
+    torch.testing.assert_close(
+        make_rule("erase_then_delta").gates(x).erase, torch.sigmoid(-2 * torch.ones(1, H, 1)).double()
+    )
+    rule = make_rule("gla")
+    torch.nn.init.zeros_(rule.to_keep.bias)
+    torch.testing.assert_close(rule.gates(x).log_keep, torch.full((1, H, 1, K), math.log(0.5) / 16).double())
+
+
 @pytest.mark.parametrize("max_beta", [1.0, 2.0])
 def test_erase_then_delta_follows_its_recurrence(max_beta):
     rule = make_rule("erase_then_delta", max_beta=max_beta)
@@ -173,10 +223,23 @@ def test_erase_then_delta_follows_its_recurrence(max_beta):
     assert_rule_equals_loop(rule, step)
 
 
-def test_delta_product_decays_before_the_first_write_only():
-    rule = make_rule("delta_product", steps=3, decay=True)
-    log_keep = rule.gates(make_inputs(rule)[0]).log_keep.view(B, H, T, 3)
-    assert (log_keep[..., 0] < 0).all() and (log_keep[..., 1:] == 0).all()
+def test_delta_product_with_decay_follows_its_paper():
+    """A token decays the memory once, then makes all its writes."""
+    rule = make_rule("delta_product", steps=3, max_beta=2.0, decay=True)
+    x, q, *_ = make_inputs(rule)
+    generator = torch.Generator().manual_seed(4)
+    k, v = (torch.randn(B, H, T, 3, K, generator=generator, dtype=torch.float64) for _ in range(2))
+    k = F.normalize(k, dim=-1)
+    alpha, beta = head_decay(rule, x)[..., None, None], 2 * torch.sigmoid(x @ rule.to_beta.weight.T).view(B, T, H, 3)
+    memory, reads = torch.zeros(B, H, K, K, dtype=torch.float64), []
+    for t in range(T):
+        memory = alpha[:, :, t] * memory
+        for i in range(3):
+            strength, key = beta[:, t, :, i, None, None], k[:, :, t, i]
+            memory = memory @ (torch.eye(K) - strength * outer(key, key)) + strength * outer(v[:, :, t, i], key)
+        reads.append((memory @ q[:, :, t, :, None])[..., 0])
+    actual, _ = rule.scan(q, k.flatten(2, 3), v.flatten(2, 3), rule.gates(x), None, DEFAULT_CONTEXT)
+    torch.testing.assert_close(actual, torch.stack(reads, 2))
 
 
 def scan(gates, name="kda"):
@@ -211,6 +274,15 @@ def test_identities_between_the_rules():
     }
     for name, (special, general) in cases.items():
         torch.testing.assert_close(scan(special), scan(general), msg=lambda text, name=name: f"{name}: {text}")
+
+
+def test_mamba2_is_gated_linear_attention_with_one_decay_and_scaled_values():
+    rule = make_rule("mamba2")
+    x, q, k, v = make_inputs(rule)
+    gates = rule.gates(x)
+    log_keep = gates.log_keep[..., None].expand(-1, -1, -1, K)
+    expected = scan_with("gla", q, k, gates.write[..., None] * v, Gates(log_keep))
+    torch.testing.assert_close(rule.scan(q, k, v, gates, None, DEFAULT_CONTEXT)[0], expected)
 
 
 def test_rwkv7_that_removes_nothing_is_gated_linear_attention():
