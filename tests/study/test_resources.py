@@ -61,7 +61,8 @@ def test_impossible_gpu_requests_are_rejected():
 
 
 def test_preload_module_imports_all_libraries_and_components():
-    script = "import sys, os, hqlt_lab.study.executors.preload as w; print(*sys.modules); print('flush', flush=True)"
+    module = "hqlt_lab.study.executors.forkserver_preload"
+    script = f"import sys, {module}; print(*sys.modules); print('flush', flush=True)"
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert {"torch", "lightning.pytorch", "hqlt_lab.train.fit", "hqlt_lab.components.mixers.vector"} <= set(
         result.stdout.split()

@@ -60,7 +60,7 @@ PIPE_ERRORS = (EOFError, OSError)
 
 def start_forkserver() -> None:
     """Start the forkserver, which imports its libraries in the background."""
-    forkserver.set_forkserver_preload(["hqlt_lab.study.executors.preload"])
+    forkserver.set_forkserver_preload(["hqlt_lab.study.executors.forkserver_preload"])
     with ignore_signal(signal.SIGINT):  # inherited by the server: Ctrl-C in the terminal would kill it during imports
         forkserver.ensure_running()
 
