@@ -4,9 +4,9 @@
     python -m tests.mutation.run_mutants clip scan          those whose name contains one of these words
 
 Each mutant is one replaced piece of text.  It is applied in a temporary copy of the repository, so the working tree is
-never changed.  The closest tests run in that copy; a mutant is caught if they fail.  The
-name of the first failing test is printed, which shows whether it fails because of the mutant.  The exit code is 1 if
-any escapes.
+never changed.  The closest tests run in that copy; a mutant is caught if one of them fails.  This test is printed.
+At the end these tests run without a mutant; a mutant whose test fails then too is not caught.  The exit code is 1 if
+any mutant escapes.
 """
 
 import os
@@ -16,13 +16,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.mutation.mutants import MUTANTS, Mutant
 
 ROOT = Path(__file__).parents[2]
 COPIED = ("hqlt_lab", "components", "registry", "tests", "experiments", "docs", "pyproject.toml")
-FAILING_TEST = re.compile(r"^(?:FAILED|ERROR) \S+?::(\w+)", re.MULTILINE)  # a line of pytest's summary
+FAILING_TEST = re.compile(r"^(?:FAILED|ERROR) (\S+?::.+?)(?: - |$)", re.MULTILINE)  # a line of pytest's summary
 TESTS_FAILED = 1  # pytest's exit code; others mean that the tests could not run
 TIME_LIMIT = 600  # seconds; a mutant may cause an endless loop, which counts as caught
 
@@ -41,48 +42,55 @@ def copy_repository(folder: Path) -> None:
         (package / path.name).symlink_to(path)
 
 
-def apply_mutant(mutant: Mutant, folder: Path) -> None:
-    """Replace the original text by the mutated one.  Raise ValueError if it does not occur exactly once."""
+def apply_mutant(mutant: Mutant, folder: Path) -> str:
+    """Apply the mutant and return the text of its file before.  Raise ValueError if `original` is not there once."""
     file = folder / mutant.file
     text = file.read_text()
     if text.count(mutant.original) != 1:
         raise ValueError(f"{mutant.name}: {mutant.original!r} occurs {text.count(mutant.original)} times")
     file.write_text(text.replace(mutant.original, mutant.replacement))
+    return text
 
 
-def run_closest_tests(mutant: Mutant, folder: Path) -> tuple[int, str]:
-    """Run pytest on the closest tests in the copy; return its exit code and the name of the first failing test."""
+def run_tests(folder: Path, arguments: Sequence[str], timeout: float | None) -> tuple[int, list[str]]:
+    """Run pytest in the copy; return its exit code and the ids of the failing tests."""
     # PYTHONSAFEPATH: the working folder would come first in sys.path and hide the links to components and registry
     import_path = os.pathsep.join([str(folder / "import_path"), str(folder)])
     environment = os.environ | {"PYTHONPATH": import_path, "PYTHONSAFEPATH": "1", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-m", "not slow and not gpu"]
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "not slow and not gpu"]
     try:
         result = subprocess.run(
-            [*command, *mutant.tests], cwd=folder, env=environment, capture_output=True, text=True, timeout=TIME_LIMIT
+            [*command, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=timeout
         )
     except subprocess.TimeoutExpired:
-        return TESTS_FAILED, "time limit exceeded"
-    failing_tests = FAILING_TEST.findall(result.stdout)
-    return result.returncode, failing_tests[0] if failing_tests else ""
+        return TESTS_FAILED, []
+    return result.returncode, FAILING_TEST.findall(result.stdout)
+
+
+def find_catching_test(mutant: Mutant, folder: Path) -> str | None:
+    """Apply the mutant and return the id of the first of its tests that fails, or None if it escapes."""
+    start, text = time.monotonic(), apply_mutant(mutant, folder)
+    code, failing_tests = run_tests(folder, (*mutant.tests, "-x"), TIME_LIMIT)
+    (folder / mutant.file).write_text(text)
+    verdict = {0: "ESCAPED", TESTS_FAILED: "caught"}.get(code, f"tests could not run (pytest exit code {code})")
+    test = failing_tests[0] if failing_tests else "time limit exceeded" if code == TESTS_FAILED else ""
+    print(f"{mutant.name:55} {verdict:8} {time.monotonic() - start:5.0f} s  {test}", flush=True)
+    return test if code == TESTS_FAILED else None
 
 
 def main(words: list[str]) -> int:
     selected = [mutant for mutant in MUTANTS if not words or any(word in mutant.name for word in words)]
-    escaped = []
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         copy_repository(folder)
-        for mutant in selected:
-            apply_mutant(mutant, folder)
-            start = time.monotonic()
-            code, failing_test = run_closest_tests(mutant, folder)
-            shutil.copy(ROOT / mutant.file, folder / mutant.file)
-            verdict = {0: "ESCAPED", TESTS_FAILED: "caught"}.get(code, f"tests could not run (pytest exit code {code})")
-            print(f"{mutant.name:55} {verdict:8} {time.monotonic() - start:5.0f} s  {failing_test}", flush=True)
-            if code != TESTS_FAILED:
-                escaped.append(mutant.name)
+        tests = {mutant.name: find_catching_test(mutant, folder) for mutant in selected}
+        catching_tests = sorted({test for test in tests.values() if test and "::" in test})
+        code, broken_tests = run_tests(folder, catching_tests, None) if catching_tests else (0, [])
+    for test in broken_tests:
+        print(f"fails without a mutant too: {test}")
+    escaped = [name for name, test in tests.items() if test is None or test in broken_tests]
     print(f"{len(selected) - len(escaped)} of {len(selected)} mutants caught; escaped: {', '.join(escaped) or 'none'}")
-    return bool(escaped)
+    return bool(escaped) or code not in (0, TESTS_FAILED)
 
 
 if __name__ == "__main__":
