@@ -1,7 +1,7 @@
 """Language: next-token prediction on text prepared with `hqlt data prepare`.
 
     a row is `length` tokens of the concatenated documents of a split; the labels are the tokens shifted by one
-    bits per byte = loss / ln 2 * tokens / bytes of the split: comparable between tokenizers
+    bits per byte = sum of losses / ln 2 / bytes of the scored rows: comparable between tokenizers
 
 Train reads its windows in a different order in every epoch and run; valid and test are the first `eval_size` windows of
 held-out documents.  With `documents: cross` memories and softmax attention reach across document boundaries, as in the

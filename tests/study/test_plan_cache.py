@@ -1,6 +1,7 @@
 """Cached plan of a study: it equals a newly built plan, or it is not used."""
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -11,7 +12,9 @@ from hqlt_lab.experiment.load_experiment import load_experiment, validate_experi
 from hqlt_lab.registry import find_factory, load_components, temporary_components
 from hqlt_lab.rundir.metrics import MetricsWriter
 from hqlt_lab.study.ledger.study_store import StudyStore
+from hqlt_lab.study.plan.plan_cache import list_data_folders
 from tests.issues import raises_issue
+from tests.tasks.small_corpus import prepare_small_corpus
 
 from .conftest import FAULTY, TINY
 
@@ -120,12 +123,47 @@ def test_plan_with_external_components_is_not_cached(lab, tmp_path):
     assert record.state == "done" and not plan_file(lab).exists()
 
 
-def test_plan_of_a_task_with_data_is_not_cached(study, monkeypatch):
+def test_plan_of_a_task_whose_data_are_not_named_is_not_cached(study, monkeypatch):
     """The cell keys depend on the data, which the fingerprint does not cover."""
     plan_file(study).unlink()
     monkeypatch.setattr(find_factory("task", "parity"), "has_data", True)
     read_status(study)
     assert find_factory("task", "language").has_data and not plan_file(study).exists()
+
+
+LANGUAGE = """
+question: Which data?
+task: {name: language, length: 8, eval_size: 4, data: DATA}
+measure: {select: valid/loss, direction: minimize, report: [test/loss]}
+model: {width: 8, heads: 2, layers: 1, mlp_width: 8, timing: {name: synchronous, window: 4}}
+seeds: 1
+"""
+
+
+def test_cached_plan_of_a_language_study_follows_its_data(lab):
+    data = prepare_small_corpus(lab.folder / "words")
+    (lab.folder / "tiny.yaml").write_text(LANGUAGE.replace("DATA", str(data)))
+    plan_file(lab).parent.mkdir(parents=True)
+    (record,) = read_status(lab).records
+    cached_plan = plan_file(lab).read_bytes()
+    assert read_status(lab).records == [record] and plan_file(lab).read_bytes() == cached_plan
+    shutil.rmtree(data)
+    prepare_small_corpus(data, documents=200)
+    (other_record,) = read_status(lab).records
+    assert other_record.key != record.key and plan_file(lab).read_bytes() != cached_plan
+
+
+@pytest.mark.parametrize(
+    ("config", "folders"),
+    [
+        ({"task": {"name": "parity"}}, []),
+        ({"task": {"name": "language", "data": "a"}, "arms": {"b": {"task.data": "b"}}}, ["a", "b"]),
+        ({"cross": {"task": [{"name": "language", "data": "a"}, "parity"], "task.data": ["b", "c"]}}, ["a", "b", "c"]),
+        ({"task": {"data": "data/${task.name}"}}, None),
+    ],
+)
+def test_data_folders_are_found_in_all_sections(config, folders):
+    assert list_data_folders(config) == folders
 
 
 def test_plan_of_a_file_that_changes_while_it_is_planned_is_not_used_for_the_new_content(study, monkeypatch):

@@ -2,10 +2,10 @@
 
     runs/studies/NAME/plan.json     every cell of the grid, and the fingerprint of everything that the plan depends on
 
-The fingerprint is a hash of the experiment and of all source files of the lab that planning uses.  If it differs, the
-cached plan is ignored and rewritten.  Nothing is cached where the fingerprint could miss a change: with components from
-outside the lab, which may import anything; with tasks whose data are part of the cell keys; and for a search, whose
-cells become known one after the other.
+The fingerprint is a hash of the experiment, of the index of its data, and of all source files of the lab that planning
+uses.  If it differs, the cached plan is ignored and rewritten.  Nothing is cached where the fingerprint could miss a
+change: with components from outside the lab, which may import anything; with data that the experiment does not name as
+`data`; and for a search, whose cells become known one after the other.
 """
 
 import json
@@ -37,6 +37,7 @@ from hqlt_lab.track.provenance import package_dir
 
 PLAN_FILE = "plan.json"
 KEY_PATTERN = re.compile("[0-9a-f]{16}")
+DATA_INDEX = "index.json"  # of prepared data, with their digest
 CELL_TYPES = {"key": (str,), "arm": (int,), "point": (int,), "seed": (int,)}  # of an entry of "cells"
 PROCESS_START = time.time()  # source files modified later may differ from the imported modules
 
@@ -72,8 +73,10 @@ def make_cached_plan(plan: StudyPlan) -> CachedPlan:
 def save_plan(plan: StudyPlan, fingerprint: str | None) -> None:
     """Write a plan with the fingerprint computed before planning, unless it is not cacheable or has changed since."""
     experiment, folder = plan.experiment, plan.store.folder
+    data_folders = None if experiment.source is None else list_data_folders(experiment.source.config)
     is_uncacheable = plan.search_space or any(
         find_factory("task", cell.task["name"]).has_data  # type: ignore[attr-defined]
+        and cell.task.get("data") not in (data_folders or ())
         for cell in plan.first_cell_by_arm.values()
     )
     if (
@@ -100,9 +103,10 @@ def load_plan(folder: Path, fingerprint: str | None) -> CachedPlan | None:
 
 
 def compute_fingerprint(source: ExperimentSource) -> str | None:
-    """Return a hash of the experiment and of the source files that planning uses.
+    """Return a hash of the experiment, the index of its data and the source files that planning uses.
 
-    None if there are components from outside the lab, or a source file was written after this process started.
+    None if there are components from outside the lab, the name of a data folder refers to another setting, or a source
+    file was written after this process started.
     """
     if (
         list_entry_points()
@@ -110,10 +114,14 @@ def compute_fingerprint(source: ExperimentSource) -> str | None:
         or list_loaded_files()
         or list_declared_files()
         or find_external_components()
+        or (data_folders := list_data_folders(source.config)) is None
     ):
         return None
     chunks = [repr(source.config).encode()]
     try:
+        for folder in data_folders:
+            index = Path(folder) / DATA_INDEX
+            chunks.append(f"\n{folder}\n".encode() + (digest_bytes(index.read_bytes()) if index.is_file() else b""))
         for file in list_source_files():
             if file.stat().st_mtime > PROCESS_START:
                 return None
@@ -121,6 +129,25 @@ def compute_fingerprint(source: ExperimentSource) -> str | None:
     except OSError:
         return None
     return hash_chunks(chunks, SHA256_DIGITS)
+
+
+def list_data_folders(config: Any) -> list[str] | None:
+    """Return the folders of prepared data that an experiment names; None if a name refers to another setting."""
+    folders: list[str] = []
+    for key, value in iter_settings(config):
+        if str(key).rpartition(".")[2] == "data":
+            names = value if isinstance(value, list) else [value]
+            folders += [name for name in names if isinstance(name, str)]
+    return None if any("${" in folder for folder in folders) else sorted(set(folders))
+
+
+def iter_settings(config: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield every key with its value, at any depth of mappings and lists."""
+    entries = config.items() if isinstance(config, dict) else ((None, value) for value in config)
+    for key, value in entries:
+        yield key, value
+        if isinstance(value, dict | list):
+            yield from iter_settings(value)
 
 
 def list_source_files() -> Iterator[Path]:
