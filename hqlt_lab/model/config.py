@@ -59,7 +59,7 @@ class ModelConfig:
     mlp: PerLayer = "swiglu"
     """The feed-forward sub-layer: swiglu, gelu or none, or a list of them that repeats over the layers."""
     mlp_width: int | None = None
-    """Its inner width; null: swiglu 8/3 of the width rounded up to a multiple of 256, gelu 4 times the width."""
+    """Inner width of the MLP; null: swiglu 8/3 of the width rounded up to a multiple of 256, gelu 4 times the width."""
     bias: bool = False
     """Biases on the linear maps of memory and MLP."""
     dropout: float = 0.0

@@ -18,9 +18,9 @@ TYPE_NAMES: dict[str, str] = {
     "object": "mapping",
 }
 EXPERIMENT_FILE_INTRODUCTION = (
-    "Every section of an experiment file, every key in it, and every component that it can name. Only `question` and "
-    "`task` are required. Complete examples: [experiments.md](../experiments.md). `hqlt schema` prints the same as a "
-    "JSON Schema for editors, and `hqlt show KIND NAME` shows the documentation of one component."
+    "This page lists every section and key of an experiment file, and every component that it can name. Only "
+    "`question` and `task` are required. Complete examples: [experiments.md](../experiments.md). `hqlt schema` prints "
+    "the same as a JSON Schema for editors, and `hqlt show KIND NAME` shows the documentation of one component."
 )
 SECTION_FORMS = {
     "arms": "A mapping of names to changes: `{vector: {model.mixer: vector}}`. An arm may also have:",

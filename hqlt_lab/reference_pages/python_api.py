@@ -12,8 +12,8 @@ from hqlt_lab.reference_pages.markdown import heading_lines, list_item, render_p
 from hqlt_lab.registry import read_field_docs
 
 PYTHON_INTRODUCTION = (
-    "What `import hqlt_lab as lab` gives. Names are loaded on first use, so the import is fast. Everything that is not "
-    "listed here is internal and may change."
+    "This page lists the names of `import hqlt_lab as lab`. Names are loaded on first use, so the import is fast. "
+    "Everything that is not listed here is internal and may change."
 )
 MAX_LINE_WIDTH = 100
 
