@@ -11,7 +11,7 @@ hybrid_memory       one layer: two memories and their mixer
 block               memory and MLP around a residual stream
 sequence_model      tokens to logits
 layer_pattern       lists and patterns of settings over the layers
-softmax_window      windows of a model that differ from the declared ones
+window_override     windows of a model that differ from the declared ones
 initialize          seeded initialization of each parameter
 analysis/           parameters, state sizes, FLOPs, roofline, probes, lesions, backends
 """

@@ -8,7 +8,7 @@ training_callback    the Lightning callback: log, validate, probe, save, stop; m
 trainer              the Lightning Trainer and its options
 micro_batches        split the batch of a step over processes and micro-batches
 optim                AdamW, its parameter groups, and the learning rate schedule
-step_conditions      the memories that are silent or frozen at a step, and the softmax window
+memory_training      how the memories are trained: silent or frozen at first, slower, with windows that are drawn
 scoring              metrics of a fixed split and their standard errors
 determinism_check    whether the first step, computed twice, is bitwise equal
 trainer_state        metrics, times and messages of a run, stored in its checkpoints

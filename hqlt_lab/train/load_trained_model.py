@@ -22,8 +22,8 @@ from hqlt_lab.train.checkpoints.checkpoint_files import (
     read_checkpoint,
 )
 from hqlt_lab.train.fit import build_model
+from hqlt_lab.train.memory_training import set_evaluation_step
 from hqlt_lab.train.rl.sac_trainer import build_agent
-from hqlt_lab.train.step_conditions import set_evaluation_step
 
 
 class LoadedCell(NamedTuple):

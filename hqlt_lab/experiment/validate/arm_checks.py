@@ -241,7 +241,7 @@ def check_window_length(model: Any, task: Any, cell: Cell) -> Issues:
 
 def check_training_of_memories(model: Any, cell: Cell) -> CheckResult:
     """Return the issues and warnings of `train.memories` and `train.window`: settings that have no effect."""
-    from hqlt_lab.model.softmax_window import has_softmax_window
+    from hqlt_lab.model.window_override import has_softmax_window
 
     issues, warnings = list[ConfigIssue](), list[ConfigIssue]()
     for name in cell.train.memories:

@@ -1,4 +1,4 @@
-"""Training conditions that change with the step: silent or frozen memories, and the softmax window.
+"""How the memories are trained: the step at which each starts, its learning rate, and the softmax window of each step.
 
     train.memories: {kv: {start_step: 500}}     before step 500 the output of softmax is 0, in training and evaluation,
                                                 and the parameters that only softmax has are frozen
@@ -17,7 +17,7 @@ from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.experiment.run_settings import MEMORIES, TrainConfig, WindowRange
 from hqlt_lab.hashing import derive_seed
 from hqlt_lab.model.hybrid_memory import HybridMemory
-from hqlt_lab.model.softmax_window import set_windows
+from hqlt_lab.model.window_override import set_windows
 
 
 def set_training_step(model: nn.Module, cell: Cell, step: int) -> None:
