@@ -8,7 +8,7 @@
 Every row of a split is as wide as its longest example, padded on the right with 0.  A subclass of `GeneratedTask`
 defines `alphabet`, `chance_level`, `count_inputs` and `write_examples`.
 
-`rows` makes the training set finite, `order` says how its epochs are read (`_training_set`).  `segments` are parts of
+`rows` makes the training set finite, `order` sets how its epochs are read (`_training_set`).  `segments` are parts of
 the training set with options of their own, `test_slices` parts of valid and test (`_task_parts`):
 
     segments: [{rows: 100000, pairs: 4}, {rows: 20000, pairs: 16, train_length: [256, 256]}]

@@ -4,7 +4,7 @@
 
     Compared with the baseline synchronous (paired by seed, 95 % CI, Holm-corrected for 2 comparisons):
     - delayed_stream: significantly worse, -98.7 [-100.0, -97.1]
-    - deltanet: not significant (needs about 12 seeds), +0.4 [-0.3, +1.1], detectable from 0.9
+    - deltanet: not significant (needs about 12 seeds), +0.4 [-0.3, +1.1], smallest detectable difference 0.9
 
 The first sentence makes no claim of significance. With many comparisons, the list counts them by verdict.
 """
@@ -185,10 +185,10 @@ def list_comparisons(differences: Mapping[ArmTitle, Difference], metric: str) ->
 
 
 def describe_detectable_difference(difference: Difference, metric: str) -> str:
-    """Return e.g. ", detectable from 1.5", for a comparison without a significant difference; else empty."""
+    """Return e.g. ", smallest detectable difference 1.5"; empty for a comparison with a verdict."""
     if difference.verdict != "not_significant" or difference.detectable is None:
         return ""
-    return f", detectable from {format_rounded(difference.detectable, metric)}"
+    return f", smallest detectable difference {format_rounded(difference.detectable, metric)}"
 
 
 def count_comparisons(differences: Mapping[ArmTitle, Difference]) -> list[str]:

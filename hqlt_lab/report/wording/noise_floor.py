@@ -31,7 +31,7 @@ def describe_baseline_spread(rows: Sequence[Row], metric: str) -> list[str]:
         spread = low if low == high else f"{low} to {high}"
         return [f"Noise floor: the standard deviation of {metric} of the baselines is {spread} over {seeds}."]
     values = values_by_baseline[0]
-    extremes = f"from {format_rounded(min(values), metric)} to {format_rounded(max(values), metric)}"
+    extremes = f"range {format_rounded(min(values), metric)} to {format_rounded(max(values), metric)}"
     name = format_arm_title(baselines[0].title)
     subject = f"of the baseline {name}" if titles else f"of {name}"
     return [f"Noise floor: the standard deviation of {metric} {subject} is {low} over {seeds}, {extremes}."]
@@ -48,8 +48,8 @@ def describe_detectable(rows: Sequence[Row], metric: str) -> list[str]:
     counts = [difference.n for difference in known]
     return [
         f"Smallest detectable difference: {low if low == high else f'{low} to {high}'} with "
-        f"{format_range(min(counts), max(counts))} seeds, with a power of {100 * TARGET_POWER:.0f} % after the "
-        "correction."
+        f"{format_range(min(counts), max(counts))} seeds (power {100 * TARGET_POWER:.0f} %, corrected for the number "
+        "of comparisons)."
     ]
 
 
@@ -57,8 +57,8 @@ def describe_repeatability(rows: Sequence[Row]) -> list[str]:
     """Return a note on how many runs computed their first step twice with the same bits."""
     checks = [record.repeatable for row in rows for record in row.finished_records if record.repeatable is not None]
     if not checks:
-        return ["Same seed, same bits: not checked (trainer.check_determinism)."]
+        return ["Repeatability: not checked (trainer.check_determinism)."]
     return [
-        "Same seed, same bits: the first training step, computed twice, was bit-identical in "
+        "Repeatability: the first training step, computed twice, was bit-identical in "
         f"{sum(checks)} of {pluralize_count(len(checks), 'run')}."
     ]
