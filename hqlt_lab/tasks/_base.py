@@ -72,7 +72,10 @@ class Task:
 
     @property
     def unread_tokens(self) -> int:
-        """Number of tokens counted in the size of an example but not part of its input, such as the answer."""
+        """Number of tokens counted in the size of an example but not part of its input, such as the answer.
+
+        It is negative if the size leaves out tokens of the input.
+        """
         return 0
 
     def check_ready(self) -> None:

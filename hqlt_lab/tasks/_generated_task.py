@@ -286,7 +286,8 @@ class GeneratedTask(Task):
         buckets = [] if self.test_slices else length_buckets(self.length_ranges)
         counts = count_correct(predictions, batch.labels, batch.lengths, buckets)
         if self.has_sequence_accuracy:
-            counts |= count_exact(predictions, batch.labels, self.prefix_lengths)
+            offset = max(0, -self.unread_tokens)  # tokens that the size does not count
+            counts |= count_exact(predictions, batch.labels, self.prefix_lengths, offset)
         if self.test_slices:
             share = counts["correct"] / counts["scored"].clamp(min=1)
             counts |= {"examples": share.new_ones(share.shape), "example_accuracy": share}

@@ -82,13 +82,15 @@ def compute_accuracies(totals: Mapping[str, float], chance_level: float) -> dict
     return accuracy
 
 
-def count_exact(predictions: "Tensor", labels: "Tensor", positions: Sequence[int]) -> "dict[str, Tensor]":
-    """Count examples without a mistake, in total and up to each of these positions, which count from 1."""
+def count_exact(
+    predictions: "Tensor", labels: "Tensor", positions: Sequence[int], offset: int = 0
+) -> "dict[str, Tensor]":
+    """Count examples without a mistake, in total and up to each of these positions, which count from 1 + offset."""
     import torch
 
     is_mistake = (predictions != labels) & (labels >= 0)  # [B, T]
     counts = {"examples": torch.ones_like(labels[:, 0]), "exact": (~is_mistake.any(1)).long()}
-    return counts | {f"exact/up_to_{end}": (~is_mistake[:, :end].any(1)).long() for end in positions}
+    return counts | {f"exact/up_to_{end}": (~is_mistake[:, : end + offset].any(1)).long() for end in positions}
 
 
 def compute_exact_shares(totals: Mapping[str, float]) -> dict[str, float]:

@@ -278,3 +278,22 @@ def test_an_arm_that_learned_the_trained_lengths_is_not_at_chance(make_experimen
     assert CHANCE_WARNING not in warnings_of(
         make_experiment("seeds: 1\n", arms=""), [make_record("base", 0, metrics=metrics, state="done")]
     )
+
+
+def test_floors_of_shortcuts_are_reported_with_the_arms_below(make_experiment, make_record):
+    task = "task: {name: state_based_recall, values: 2, train_length: [8, 8], test_length: [8, 8]}"
+    base = BASE.replace("task: {name: parity, train_length: [3, 20], test_length: [20, 20]}", task)
+    experiment = make_experiment("measure: {select: valid/accuracy, report: [test/accuracy]}\n", base=base)
+    values = {"delta": 99.0, "linear": 68.0, "retention": 75.0}
+    records = [
+        make_record(arm, seed, metrics={"test/accuracy": value + seed, "valid/accuracy": value}, state="done")
+        for arm, value in values.items()
+        for seed in range(3)
+    ]
+    floors = "68.8 (the most frequent of the five values) and 60.2 (the value before the swaps)"
+    assert (
+        f"Without solving the task, shortcuts reach a test/accuracy of {floors}. "
+        "Not above the highest of these: linear."
+    ) in warnings_of(experiment, records)
+    above = [record for record in records if record.arm == "delta"]
+    assert any(sentence.endswith("All arms are above.") for sentence in warnings_of(experiment, above))

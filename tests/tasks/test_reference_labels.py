@@ -54,7 +54,66 @@ def induction(task, prefix):
     return prefix[prefix.index("?") + 1] if prefix.count("?") == 2 else None
 
 
+def word_problem(task, prefix):
+    elements = [token for token in prefix if token not in ("bos", ".")]
+    if not elements:
+        return "bos"
+    if len([token for token in prefix if token != "bos"]) % task.tokens_per_element:
+        return None
+    product = elements[0]
+    for element in elements[1:]:
+        first, second = (product, element) if task.newest_acts == "last" else (element, product)
+        product = apply_second_after_first(first, second, task.group)
+    return product
+
+
+def apply_second_after_first(first, second, group):
+    """Return the name of the product of two elements, factor by factor; `first` acts first."""
+    factors = zip(group.split("x"), first.split("x"), second.split("x"), strict=True)
+    return "x".join(
+        str((int(a) + int(b)) % int(name[1:])) if name[0] == "Z" else "".join(b[int(image)] for image in a)
+        for name, a, b in factors
+    )
+
+
+def state_based_recall(task, prefix):
+    """Interpret the row: assign addresses, swap variables, and read the value at the address of the asked one."""
+    if prefix[-2:-1] not in (["check"], ["query"]):
+        return None
+    values, program = prefix[: task.items], prefix[task.items + 1 :]
+    operations = program.index("ops")
+    address = dict(zip(program[0:operations:2], program[1:operations:2], strict=True))
+    rest = program[operations + 1 :]
+    while rest[0] != "query":
+        if rest[0] == "check":
+            if len(rest) == 2:  # the label of a check is its address
+                return address[rest[1]]
+            assert address[rest[1]] == rest[2]
+            rest = rest[3:]
+        else:
+            one, other = rest[:2]
+            address[one], address[other] = address[other], address[one]
+            rest = rest[2:]
+    return values[int(address[rest[1]][1:])]
+
+
+def tracked_recall(task, prefix):
+    elements = len([name for name in task.alphabet if name.startswith("g")])
+    table_tokens = 3 * elements * task.tags
+    if len(prefix) <= table_tokens or not prefix[-1].startswith("t"):
+        return None
+    table = {prefix[i : i + 2][0][1:] + prefix[i + 1]: prefix[i + 2] for i in range(0, table_tokens, 3)}
+    state = task.alphabet[1][1:]  # the identity
+    for token in prefix[table_tokens:]:
+        if token.startswith("g"):
+            state = apply_second_after_first(state, token[1:], task.group)
+    return table[state + prefix[-1]]
+
+
 REFERENCES = {
+    "word_problem": word_problem,
+    "state_based_recall": state_based_recall,
+    "tracked_recall": tracked_recall,
     "parity": parity,
     "even_pairs": even_pairs,
     "cycle_navigation": cycle_navigation,
@@ -87,7 +146,7 @@ def test_labels_agree_with_the_reference(task, split):
 
 
 def test_every_position_with_an_answer_is_labeled(task):
-    """All queries, marks and prefixes; with `label: last` only the last token."""
+    """All queries, marks and prefixes; with `label: last` only the last token.  In training, checks and bos too."""
     if getattr(task, "fill", "blank") == "random":
         return  # a random token may look like a query
     reference = find_reference(task)
@@ -103,7 +162,14 @@ def test_every_position_with_an_answer_is_labeled(task):
 
 
 def test_label_option_changes_only_which_tokens_are_labeled():
-    for name in ("parity", "even_pairs", "cycle_navigation", "modular_arithmetic", "permutation_composition"):
+    for name in (
+        "parity",
+        "even_pairs",
+        "cycle_navigation",
+        "modular_arithmetic",
+        "permutation_composition",
+        "word_problem",
+    ):
         last, every = (
             find_factory("task", name)(label=label).get_examples("test", 0, 0, 50) for label in ("last", "every")
         )

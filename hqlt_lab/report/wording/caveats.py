@@ -43,6 +43,35 @@ def describe_chance_level(experiment: Experiment, arms: Sequence[Row]) -> list[s
     ]
 
 
+def describe_floors(experiment: Experiment, arms: Sequence[Row]) -> list[str]:
+    """Return what shortcuts reach without solving the task, and which arms are not above the best of them."""
+    metric = reported_metrics(experiment.measure)[0]
+    arms_by_floors: dict[tuple[tuple[str, float], ...], list[Row]] = {}
+    for arm, row in zip(experiment.arms, arms, strict=True):
+        if metric in row.summaries:
+            task = build_task(experiment, arm, row.point)
+            floors = {} if task is None else task.floors_by_metric.get(metric.partition("/")[2], {})
+            arms_by_floors.setdefault(tuple(floors.items()), []).append(row)
+    sentences = []
+    for floors_of_arms, rows in arms_by_floors.items():
+        if not floors_of_arms:
+            continue
+        shortcuts = join_names([f"{floor:.1f} ({shortcut})" for shortcut, floor in floors_of_arms], 6)
+        highest = max(floor for _, floor in floors_of_arms)
+        low = [row.title for row in rows if lower_bound(row, metric) <= highest]
+        result = f"Not above the highest of these: {join_names(low, 6)}." if low else "All arms are above."
+        sentences.append(f"Without solving the task, shortcuts reach a {metric} of {shortcuts}. {result}")
+    return sentences
+
+
+def lower_bound(row: Row, metric: str) -> float:
+    """Return the lower end of an arm's interval, or of the interval of its test error if that is lower."""
+    summary = row.summaries[metric]
+    error = max((record.errors.get(metric, 0.0) for record in row.finished_records), default=0.0)
+    bound = summary.mean - NORMAL_QUANTILE * error
+    return bound if summary.low is None else min(summary.low, bound)
+
+
 def chance_levels(experiment: Experiment, arms: Sequence[Row], metric: str) -> list[float | None]:
     """Return the chance level of the metric in each arm's task; None where the task defines none."""
     levels: list[float | None] = []
@@ -84,6 +113,7 @@ def collect_warnings(experiment: Experiment, rows: Sequence[Row], records: Seque
     arms = [row for row in rows if not row.is_quoted]
     return [
         *describe_chance_level(experiment, arms),
+        *describe_floors(experiment, arms),
         *describe_missing_baseline(experiment, arms),
         *describe_grid_edge(experiment, arms),
         *describe_unequal_budgets(experiment, arms),
