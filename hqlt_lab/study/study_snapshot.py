@@ -69,7 +69,7 @@ def record_from_attempts(attempts: Sequence[Attempt], store: StudyStore) -> Cell
         seed=cell_attributes["seed"],
         point=cell_attributes["point"],
         is_reported=cell_attributes["is_reported"],
-        state=last.status if last.status in SETTLED_STATES else "waiting",  # type: ignore[arg-type]
+        state=last.status if last.status in SETTLED_STATES else "waiting",
         attempts=len(attempts),
         why=result.get("why", ""),
         code=last.code_hashes,
