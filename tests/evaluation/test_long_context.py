@@ -1,5 +1,6 @@
 """Long-context evaluation: curves beyond the training length, checked with models of known behavior."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -7,7 +8,14 @@ import torch
 from torch import nn
 
 from hqlt_lab.data.corpus_reader import open_corpus
-from hqlt_lab.evaluation.decoding_cost import count_tensor_bytes, measure_decoding_cost, prefill_state, random_tokens
+from hqlt_lab.evaluation.decoding_cost import (
+    TIMED_STEPS,
+    count_tensor_bytes,
+    measure_decoding_cost,
+    prefill_state,
+    random_tokens,
+    step_times,
+)
 from hqlt_lab.evaluation.long_context_evaluation import LongContextEval
 from hqlt_lab.evaluation.needle import MAX_PAIRS, Haystack, check_answers, needle_accuracy
 from hqlt_lab.model.sequence_model import build_model
@@ -114,8 +122,10 @@ def test_queried_needle_has_the_given_distance(language, distance, pairs):
         assert question.startswith("# The number of ") and text.count("# The number of ") == pairs + 1
         needle = f"\n{question}{answer}.\n"
         assert text.count(needle) == 1
-        tokens_after = len(corpus.encode(text.partition(needle)[2])) - len(corpus.encode("\n" + question))
-        assert tokens_after >= distance and (pairs > 1 or tokens_after == distance)
+        after = text.partition(needle)[2]
+        tokens_after = len(corpus.encode(after)) - len(corpus.encode("\n" + question))
+        other_needles = re.match(r"(\n# The number of \w+ is \d+\.\n)*", after)[0]
+        assert tokens_after == max(distance, len(corpus.encode(other_needles)))
 
 
 def test_needles_are_found_only_within_the_context_of_the_model(language):
@@ -132,6 +142,10 @@ def test_answer_is_correct_only_if_all_its_tokens_are():
     context = torch.tensor([[*range(1, 12), *range(1, 9)]] * 3)
     answers = [[9, 10, 11], [9, 10, 12], [9]]
     assert check_answers(RepetitionModel(20, 100), context, answers).tolist() == [True, False, True]
+
+
+def test_every_decoded_token_but_the_first_is_timed(model):
+    assert len(list(step_times(model, prefill_state(model, random_tokens(model, 8))))) == TIMED_STEPS
 
 
 def test_prefill_in_chunks_gives_the_same_state(model, monkeypatch):
