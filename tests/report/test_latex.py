@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from hqlt_lab.report.render.latex import escape_latex
+from hqlt_lab.report.render.latex import VERDICT_LEGEND, escape_latex
 from hqlt_lab.report.study_report import Report
 
 METRIC = "test/normalized_accuracy"
@@ -85,8 +85,9 @@ def test_the_best_of_a_column_and_its_equals_are_bold(make_experiment, make_reco
 
 
 def test_a_difference_has_its_interval_and_the_mark_of_its_verdict(report):
-    rows = {cells[0].strip(): cells for cells in table_rows(report.to_latex())}
-    differences = report.rows[1].differences
+    text, differences = report.to_latex(), report.rows[1].differences
+    rows = {cells[0].strip(): cells for cells in table_rows(text)}
+    assert VERDICT_LEGEND in text
     assert differences[METRIC].verdict == "better" and rows["plain"][4].strip().endswith("$^{+}$")
     assert rows["plain"][4].strip().startswith("+50.0 {[}+") and differences["test/loss"].verdict == "better"
     assert rows["plain"][6].strip().startswith("$-$0.25 {[}$-$")
@@ -108,7 +109,7 @@ def test_one_seed_has_an_interval_over_examples_and_no_legend_of_verdicts(make_e
     record = make_record("delta", 0, 50.0, errors={"test/normalized_accuracy": 1.0})
     text = Report.from_records(make_experiment("seeds: 1\n"), [record, make_record("linear", 0, 40.0)]).to_latex()
     assert "50.0 {[}48.0, 52.0{]}" in text and "over the test examples" in text
-    assert "$-$10.0" in text and "significantly worse" not in text
+    assert "$-$10.0" in text and VERDICT_LEGEND not in text
 
 
 def test_without_results_the_header_is_one_line(make_experiment):
