@@ -24,6 +24,14 @@ def test_files_named_on_a_page_exist(page, paths):
     assert not missing, f"{page.relative_to(ROOT)} names files that do not exist: {', '.join(missing)}"
 
 
+@pytest.mark.parametrize("page", [ROOT / "CONTRIBUTING.md", ROOT / "docs/design.md"], ids=lambda page: page.name)
+def test_modules_named_without_a_folder_exist(page, paths):
+    """On other pages such a name may be a file that the reader creates."""
+    named = set(re.findall(r"`(\w+\.py)`", page.read_text()))
+    assert len(named) > 3
+    assert [name for name in sorted(named) if not is_part_of(name, [*paths, "/setup.py"])] == []
+
+
 def is_part_of(name, paths):
     return any(path.endswith("/" + name.rstrip("/")) for path in paths)
 
