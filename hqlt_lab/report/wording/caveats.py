@@ -67,6 +67,7 @@ def describe_floors(experiment: Experiment, arms: Sequence[Row]) -> list[str]:
 def lower_bound(row: Row, metric: str) -> float:
     """Return the lower end of an arm's interval, or of the interval of its test error if that is lower."""
     summary = row.summaries[metric]
+    # all seeds are tested on the same examples, so the sampling error of the test does not shrink with their number
     error = max((record.errors.get(metric, 0.0) for record in row.finished_records), default=0.0)
     bound = summary.mean - NORMAL_QUANTILE * error
     return bound if summary.low is None else min(summary.low, bound)
@@ -90,9 +91,7 @@ def may_be_at_chance_level(row: Row, metric: str, chance_level: float) -> bool:
     summary = row.summaries.get(metric)
     if summary is None:
         return False
-    # all seeds answer the same test, so that its sampling error is not reduced by their number
-    error = max((record.errors.get(metric, 0.0) for record in row.finished_records), default=0.0)
-    if summary.low is not None and min(summary.low, summary.mean - NORMAL_QUANTILE * error) > chance_level:
+    if summary.low is not None and lower_bound(row, metric) > chance_level:
         return False
     short_metric = f"valid/{SHORT_PREFIX}{metric.partition('/')[2].removeprefix(SHORT_PREFIX)}"
     return all(
