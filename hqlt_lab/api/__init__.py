@@ -11,9 +11,9 @@ model, task = lab.load("3f2c91")                         a trained cell, by its 
 
 from hqlt_lab.api.compare_studies import compare
 from hqlt_lab.api.language_models import export, generate, load_export, load_text_model
-from hqlt_lab.api.lm_eval import evaluate_tasks
 from hqlt_lab.api.report_files import save_report
 from hqlt_lab.api.studies import find_study_file, forget_study_cells, join_study, make_report, read_status, results, run
+from hqlt_lab.api.task_evaluation import evaluate_tasks
 from hqlt_lab.api.tracking import list_study_links, resolve_tracking_store, sync_study
 from hqlt_lab.api.trained_cells import evaluate, find_cell_folder, load
 from hqlt_lab.experiment.load_experiment import load_experiment

@@ -9,10 +9,10 @@ from hqlt_lab.api.trained_cells import find_cell_folder
 from hqlt_lab.hugging_face.export_layout import is_export
 
 if TYPE_CHECKING:
-    from hqlt_lab.generation.decoding import TextChunk
-    from hqlt_lab.generation.generate import GeneratedText
+    from hqlt_lab.generation.batch_decoder import TextChunk
     from hqlt_lab.generation.prefill_decode import Prompts
     from hqlt_lab.generation.sampling_options import Sampling
+    from hqlt_lab.generation.text_generation import GeneratedText
     from hqlt_lab.generation.text_model import TextModel
     from hqlt_lab.hugging_face.export_reader import ExportedModel
     from hqlt_lab.hugging_face.export_writer import Dtype, ExportResult
@@ -33,7 +33,7 @@ def generate(
     runs: str | Path = DEFAULT_RUNS,
 ) -> "list[GeneratedText]":
     """Return the continuation of each prompt; `on_chunk` is called with each piece of text as it is generated."""
-    from hqlt_lab.generation.generate import generate
+    from hqlt_lab.generation.text_generation import generate
 
     model = load_text_model(target, runs) if isinstance(target, str | Path) else target
     return generate(model, prompts, options, on_chunk)

@@ -24,7 +24,7 @@ from hqlt_lab.evaluation.loglikelihood import (
     make_scoring_row,
     score_batch,
 )
-from hqlt_lab.generation.decoding import BatchDecoder
+from hqlt_lab.generation.batch_decoder import BatchDecoder
 from hqlt_lab.generation.sampling_options import Sampling
 from hqlt_lab.generation.text_model import TextModel
 

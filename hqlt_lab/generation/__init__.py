@@ -5,7 +5,7 @@ sampling_options     sampling options
 sampler              sample one token from each row of logits
 prefill_decode       tokenize and prefill prompts, and compute one decoding step
 detokenizer          decode tokens to text incrementally
-decoding             decode the rows of a batch, token by token
-generate             generate a text for each prompt, or stream it
+batch_decoder        decode the rows of a batch, token by token
+text_generation      generate a text for each prompt, or stream it
 generate_reference   reference implementation that reads the whole sequence again for every token
 """

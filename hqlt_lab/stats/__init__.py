@@ -2,8 +2,8 @@
 
 intervals              confidence intervals of a mean, power, and Holm's correction
 metric_scale           which metrics are in percent, and the step by which a metric can change
-percentage_intervals   intervals of percentages over test examples, exact or clipped to possible values
+proportion_intervals   intervals of percentages over test examples, exact or clipped to possible values
 exact_tests            permutation tests of pairs and of two samples, Fisher's exact test, bound on solved fractions
-two_group_outcomes       outcomes that are either solved or not: detection and exact test
+two_group_outcomes     outcomes that are either solved or not: detection and exact test
 baseline_differences   each arm minus its baseline, paired by seed, with a verdict
 """

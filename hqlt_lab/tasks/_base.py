@@ -145,8 +145,8 @@ class Task:
         return {}
 
     @property
-    def floors_by_metric(self) -> Mapping[str, Mapping[str, float]]:
-        """Level of each metric that a shortcut reaches without solving the task, by a description of the shortcut."""
+    def shortcut_scores(self) -> Mapping[str, Mapping[str, float]]:
+        """Score of each metric that a shortcut reaches without solving the task, by a description of the shortcut."""
         return {}
 
     def extrapolation_tests(self, max_factor: int) -> list[ExtrapolationTest]:

@@ -13,7 +13,7 @@ swaps, those in metrics all tokens.
     task: {name: state_based_recall, items: 16, values: 16, train_length: [16, 16], test_length: [16, 16]}
 
 Two shortcuts follow no swap: the most frequent of the five values, and the value that the variable had at first.  With
-two values they are right in 68.75 % and 60 % of long rows (`floors_by_metric`).
+two values they are right in 68.75 % and 60 % of long rows (`shortcut_scores`).
 
 After Merrill et al. 2026, arXiv:2604.03444, where the rows are code.
 """
@@ -30,8 +30,8 @@ from hqlt_lab.errors import ConfigIssue
 from hqlt_lab.registry import register
 from hqlt_lab.tasks._base import Split
 from hqlt_lab.tasks._counter_rng import CounterRng, IntArray
-from hqlt_lab.tasks._floors import expected_top_share
 from hqlt_lab.tasks._generated_task import ExampleArrays, GeneratedTask
+from hqlt_lab.tasks._shortcut_accuracy import expected_top_share
 
 INIT, OPS, CHECK, QUERY, FIRST_VARIABLE = 1, 2, 3, 4, 5
 VARIABLES = 5
@@ -73,18 +73,19 @@ class StateBasedRecall(GeneratedTask):
         return 100 / self.values
 
     @property
-    def floors_by_metric(self) -> Mapping[str, Mapping[str, float]]:
+    def shortcut_scores(self) -> Mapping[str, Mapping[str, float]]:
         low, high = self._requested_ranges()["test"]
         # a variable has its first address again with probability (1 + 4 / 2^n) / 5
         returned = np.mean([(1 + 4 * 0.5**swaps) / VARIABLES for swaps in range(low, high + 1)])
-        floors = {
+        accuracies = {
             "the most frequent of the five values": 100 * expected_top_share(VARIABLES, self.values),
             "the value before the swaps": 100 * float(returned + (1 - returned) / self.values),
         }
         normalized = {
-            name: (floor - self.chance_level) / (100 - self.chance_level) * 100 for name, floor in floors.items()
+            name: (accuracy - self.chance_level) / (100 - self.chance_level) * 100
+            for name, accuracy in accuracies.items()
         }
-        return {"accuracy": floors, "normalized_accuracy": normalized}
+        return {"accuracy": accuracies, "normalized_accuracy": normalized}
 
     @property
     def fixed_tokens(self) -> int:
@@ -133,15 +134,19 @@ class StateBasedRecall(GeneratedTask):
             tokens[row, column[row]], tokens[row, column[row] + 1] = FIRST_VARIABLE + swaps[row, swap].T
             column[row] += 2
             row = rows[active & (gaps != NO_CHECK) & ((swap + 1) % np.maximum(gaps, 1) == 0)]
-            variable, at = checked[row, swap], column[row]
+            variable, start = checked[row, swap], column[row]
             address = first_address + states[row, swap + 1, variable]
-            tokens[row, at], tokens[row, at + 1], tokens[row, at + 2] = CHECK, FIRST_VARIABLE + variable, address
+            tokens[row, start], tokens[row, start + 1], tokens[row, start + 2] = (
+                CHECK,
+                FIRST_VARIABLE + variable,
+                address,
+            )
             if split == "train":
-                labels[row, at + 1] = address
+                labels[row, start + 1] = address
             column[row] += 3
-        asked = rng.integers("asked", 0, VARIABLES - 1)[:, 0]
-        tokens[rows, column], tokens[rows, column + 1] = QUERY, FIRST_VARIABLE + asked
-        labels[rows, column + 1] = items[rows, states[rows, num_swaps[:, 0], asked]]
+        queried = rng.integers("asked", 0, VARIABLES - 1)[:, 0]
+        tokens[rows, column], tokens[rows, column + 1] = QUERY, FIRST_VARIABLE + queried
+        labels[rows, column + 1] = items[rows, states[rows, num_swaps[:, 0], queried]]
         return self.select_labels(ExampleArrays(tokens, labels, column + 2), split)
 
     def draw_gaps(self, rng: CounterRng, num_swaps: IntArray, check_share: float) -> IntArray:

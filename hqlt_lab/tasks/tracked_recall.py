@@ -7,7 +7,7 @@
 
 The number of updates sets how long a state is tracked, |G| x tags how much is recalled: softmax alone is expected to
 fail with more updates, fast weights alone with more tags.  Who knows the tag but not the state gets no more than the
-most frequent value of the tag (`floors_by_metric`).  The size counts the updates.
+most frequent value of the tag (`shortcut_scores`).  The size counts the updates.
 
     task: {name: tracked_recall, group: S3, tags: 4, values: 16, train_length: [16, 16], test_length: [16, 48]}
 
@@ -23,9 +23,9 @@ import numpy as np
 from hqlt_lab.errors import ConfigIssue
 from hqlt_lab.registry import register
 from hqlt_lab.tasks._counter_rng import CounterRng, IntArray
-from hqlt_lab.tasks._floors import expected_top_share
+from hqlt_lab.tasks._finite_groups import Group, find_group_mistake, make_group
 from hqlt_lab.tasks._generated_task import GeneratedTask
-from hqlt_lab.tasks._groups import Group, find_group_mistake, make_group
+from hqlt_lab.tasks._shortcut_accuracy import expected_top_share
 
 FIRST_UPDATE = 1
 
@@ -88,11 +88,11 @@ class TrackedRecall(GeneratedTask):
         return 100 / self.values
 
     @property
-    def floors_by_metric(self) -> Mapping[str, Mapping[str, float]]:
-        floor = 100 * expected_top_share(self.states, self.values)
+    def shortcut_scores(self) -> Mapping[str, Mapping[str, float]]:
+        accuracy = 100 * expected_top_share(self.states, self.values)
         shortcut = "the most frequent value of the tag"
-        normalized = (floor - self.chance_level) / (100 - self.chance_level) * 100
-        return {"accuracy": {shortcut: floor}, "normalized_accuracy": {shortcut: normalized}}
+        normalized = (accuracy - self.chance_level) / (100 - self.chance_level) * 100
+        return {"accuracy": {shortcut: accuracy}, "normalized_accuracy": {shortcut: normalized}}
 
     def count_inputs(self, size: int) -> int:
         table = factorial(self.states * self.tags) * self.values ** (self.states * self.tags)

@@ -29,8 +29,8 @@ from hqlt_lab.errors import ConfigIssue
 from hqlt_lab.registry import register
 from hqlt_lab.tasks._base import Split
 from hqlt_lab.tasks._counter_rng import CounterRng, IntArray
+from hqlt_lab.tasks._finite_groups import Group, find_group_mistake, make_group
 from hqlt_lab.tasks._generated_task import ExampleArrays, LabelMode, StateTask
-from hqlt_lab.tasks._groups import Group, find_group_mistake, make_group
 from hqlt_lab.tasks._length_scoring import geometric_range
 
 FIRST_ELEMENT, FIRST_PREFIX = 1, 8

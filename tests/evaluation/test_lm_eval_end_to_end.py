@@ -14,8 +14,8 @@ from hqlt_lab.cli.app import app
 from hqlt_lab.evaluation.lm_eval_model import LmEvalModel
 from hqlt_lab.evaluation.lm_eval_single_task import flatten_metrics, silence_lm_eval
 from hqlt_lab.evaluation.lm_eval_tasks import load_tasks
-from hqlt_lab.generation.generate import generate
 from hqlt_lab.generation.sampling_options import Sampling
+from hqlt_lab.generation.text_generation import generate
 from hqlt_lab.generation.text_model import load_text_model
 from hqlt_lab.hugging_face.export_writer import export_cell
 from hqlt_lab.hugging_face.registration import register_hugging_face

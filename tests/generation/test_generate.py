@@ -5,11 +5,11 @@ import torch
 
 import hqlt_lab as lab
 from hqlt_lab.errors import TrainingError
-from hqlt_lab.generation.decoding import BatchDecoder
-from hqlt_lab.generation.generate import generate, stream_text
+from hqlt_lab.generation.batch_decoder import BatchDecoder
 from hqlt_lab.generation.generate_reference import generate_reference
 from hqlt_lab.generation.prefill_decode import prefill_prompts, tokenize_prompts
 from hqlt_lab.generation.sampling_options import Sampling
+from hqlt_lab.generation.text_generation import generate, stream_text
 from hqlt_lab.generation.text_model import load_text_model
 from tests.generation.text_models import untrained_text_model
 from tests.issues import raises_issue

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from hqlt_lab import registry
 from hqlt_lab.agent.networks import ObservationEncoder
-from hqlt_lab.api.lm_eval import merge_evaluate_config
+from hqlt_lab.api.task_evaluation import merge_evaluate_config
 from hqlt_lab.check.backend_comparison import compare_backends
 from hqlt_lab.check.conformance import check_component, select_checks
 from hqlt_lab.check.triton_interpreter import enable_triton_interpreter

@@ -5,8 +5,8 @@ import torch
 import torch.nn.functional as F
 
 import hqlt_lab as lab
-from hqlt_lab.generation.generate import generate
 from hqlt_lab.generation.sampling_options import Sampling
+from hqlt_lab.generation.text_generation import generate
 from hqlt_lab.hugging_face.configuration_hqlt import make_hqlt_config
 from hqlt_lab.hugging_face.modeling_hqlt import HqltForCausalLM
 from tests.generation.text_models import untrained_text_model

@@ -275,17 +275,17 @@ REVERTED_FIXES = [
     ),
     Mutant(
         "intervals leave the range of percentages",
-        "hqlt_lab/stats/percentage_intervals.py",
+        "hqlt_lab/stats/proportion_intervals.py",
         "return low if self.low is None else max(low, self.low), min(high, self.high)",
         "return low, high",
-        ("tests/report/test_percentage_intervals.py",),
+        ("tests/report/test_proportion_intervals.py",),
     ),
     Mutant(
         "one seed at 100 percent has an interval of width 0",
-        "hqlt_lab/stats/percentage_intervals.py",
+        "hqlt_lab/stats/proportion_intervals.py",
         "low = float(betaincinv(k, n - k + 1, ALPHA / 2)) if k > 0 else 0.0",
         "low = p if p == 1 else float(betaincinv(k, n - k + 1, ALPHA / 2)) if k > 0 else 0.0",
-        ("tests/report/test_percentage_intervals.py",),
+        ("tests/report/test_proportion_intervals.py",),
     ),
     Mutant(
         "white space decides the split of a document",

@@ -280,7 +280,7 @@ def test_an_arm_that_learned_the_trained_lengths_is_not_at_chance(make_experimen
     )
 
 
-def test_floors_of_shortcuts_are_reported_with_the_arms_below(make_experiment, make_record):
+def test_scores_of_shortcuts_are_reported_with_the_arms_below(make_experiment, make_record):
     task = "task: {name: state_based_recall, values: 2, train_length: [8, 8], test_length: [8, 8]}"
     base = BASE.replace("task: {name: parity, train_length: [3, 20], test_length: [20, 20]}", task)
     experiment = make_experiment("measure: {select: valid/accuracy, report: [test/accuracy]}\n", base=base)
@@ -290,9 +290,9 @@ def test_floors_of_shortcuts_are_reported_with_the_arms_below(make_experiment, m
         for arm, value in values.items()
         for seed in range(3)
     ]
-    floors = "68.8 (the most frequent of the five values) and 60.2 (the value before the swaps)"
+    scores = "68.8 (the most frequent of the five values) and 60.2 (the value before the swaps)"
     assert (
-        f"Without solving the task, shortcuts reach a test/accuracy of {floors}. "
+        f"Without solving the task, shortcuts reach a test/accuracy of {scores}. "
         "Not above the highest of these: linear."
     ) in warnings_of(experiment, records)
     above = [record for record in records if record.arm == "delta"]

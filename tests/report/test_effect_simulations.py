@@ -10,7 +10,7 @@ import pytest
 from hqlt_lab.report.arm_rows import Row
 from hqlt_lab.report.build_tables import build_effects_table
 from hqlt_lab.report.stats.factorial_effects import estimate_effects
-from hqlt_lab.stats.percentage_intervals import PercentRange
+from hqlt_lab.stats.proportion_intervals import PercentRange
 from hqlt_lab.study.ledger.cell_record import CellRecord
 
 METRIC = "test/normalized_accuracy"

@@ -1,4 +1,4 @@
-"""Statistics, floors and metrics of word problems, state-based recall and tracked recall."""
+"""Statistics, shortcuts and metrics of word problems, state-based recall and tracked recall."""
 
 from itertools import product
 
@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import hqlt_lab as lab
-from hqlt_lab.tasks._floors import expected_top_share
-from hqlt_lab.tasks._groups import make_group
+from hqlt_lab.tasks._finite_groups import make_group
+from hqlt_lab.tasks._shortcut_accuracy import expected_top_share
 
 ROWS = 1000
 # mean index of tokens and labels over 1,000 rows of 128 elements, from the published generator
@@ -118,19 +118,19 @@ def test_the_share_of_the_most_frequent_value_is_its_mean_over_all_sequences(dra
     assert expected_top_share(draws, values) == pytest.approx(np.mean(shares))
 
 
-def test_the_floors_of_long_state_based_recall_are_those_of_the_literature():
-    def floors(**options):
+def test_the_shortcuts_of_long_state_based_recall_score_as_in_the_literature():
+    def shortcut_accuracies(**options):
         spec = {"name": "state_based_recall", "test_length": [64, 64], **options}
-        return list(lab.build("task", spec).floors_by_metric["accuracy"].values())
+        return list(lab.build("task", spec).shortcut_scores["accuracy"].values())
 
-    assert floors(values=2) == pytest.approx([68.75, 60.0])
+    assert shortcut_accuracies(values=2) == pytest.approx([68.75, 60.0])
     for values, (top, first) in {4: (49.7, 40), 8: (38.7, 30), 16: (30.7, 25), 32: (25.8, 22.5)}.items():
-        assert floors(values=values) == pytest.approx([top, first], abs=0.15)
-    assert floors(values=2, test_length=[1, 1])[1] == pytest.approx(80)
+        assert shortcut_accuracies(values=values) == pytest.approx([top, first], abs=0.15)
+    assert shortcut_accuracies(values=2, test_length=[1, 1])[1] == pytest.approx(80)
 
 
 @pytest.mark.parametrize("swaps", [1, 3, 16])
-def test_shortcuts_of_state_based_recall_reach_their_floors(swaps):
+def test_shortcuts_of_state_based_recall_reach_their_declared_accuracy(swaps):
     spec = {"name": "state_based_recall", "items": 9, "values": 3, "test_length": [swaps, swaps]}
     task = lab.build("task", spec)
     arrays = task.generate_arrays("test", 0, 0, 4000)
@@ -144,8 +144,8 @@ def test_shortcuts_of_state_based_recall_reach_their_floors(swaps):
         # one of the most frequent values at random
         top[row] = (counts[label - first_value] == max(counts)) / counts.count(max(counts))
         first[row] = pointed[tokens[int(arrays.lengths[row]) - 1] - 5] == label
-    for observed, floor in zip((top, first), task.floors_by_metric["accuracy"].values(), strict=True):
-        assert abs(100 * observed.mean() - floor) < 4 * 100 * observed.std() / 4000**0.5 + 1e-9
+    for observed, declared in zip((top, first), task.shortcut_scores["accuracy"].values(), strict=True):
+        assert abs(100 * observed.mean() - declared) < 4 * 100 * observed.std() / 4000**0.5 + 1e-9
 
 
 def test_rows_of_state_based_recall_have_the_published_size():
@@ -168,7 +168,7 @@ def test_checks_occur_in_the_declared_share_of_training_rows_and_never_in_tests(
         assert abs(shares[count] - expected) < 4 * (expected * (1 - expected) / ROWS) ** 0.5
 
 
-def test_the_shortcut_of_tracked_recall_reaches_its_floor():
+def test_the_shortcut_of_tracked_recall_reaches_its_declared_accuracy():
     spec = {"name": "tracked_recall", "tags": 2, "values": 4, "queries": 1, "test_length": [16, 16]}
     task = lab.build("task", spec)
     arrays = task.generate_arrays("test", 0, 0, 4000)
@@ -178,8 +178,8 @@ def test_the_shortcut_of_tracked_recall_reaches_its_floor():
         stored = [tokens[i + 2] for i in range(0, task.table_tokens, 3) if tokens[i + 1] == tokens[position]]
         counts = [stored.count(value) for value in range(15, 19)]
         guessed[row] = (counts[arrays.labels[row, position] - 15] == max(counts)) / counts.count(max(counts))
-    (floor,) = task.floors_by_metric["accuracy"].values()
-    assert abs(100 * guessed.mean() - floor) < 4 * 100 * guessed.std() / 4000**0.5
+    (declared,) = task.shortcut_scores["accuracy"].values()
+    assert abs(100 * guessed.mean() - declared) < 4 * 100 * guessed.std() / 4000**0.5
 
 
 def test_rows_of_tracked_recall_have_the_published_size():

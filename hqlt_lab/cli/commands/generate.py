@@ -18,7 +18,7 @@ from hqlt_lab.generation.sampling_options import Sampling
 from hqlt_lab.registry import read_field_docs
 
 if TYPE_CHECKING:
-    from hqlt_lab.generation.generate import GeneratedText
+    from hqlt_lab.generation.text_generation import GeneratedText
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from hqlt_lab.errors import ConfigError
 from hqlt_lab.formatting import dump_json
 
 if TYPE_CHECKING:
-    from hqlt_lab.api.lm_eval import TaskEvaluation
+    from hqlt_lab.api.task_evaluation import TaskEvaluation
     from hqlt_lab.study.lm_eval_cells import ModelResult
 
 logger = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hqlt_lab.stats.intervals import estimate_mean
-from hqlt_lab.stats.percentage_intervals import PercentRange
+from hqlt_lab.stats.proportion_intervals import PercentRange
 
 
 @dataclass(frozen=True, kw_only=True)

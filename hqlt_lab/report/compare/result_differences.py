@@ -13,7 +13,7 @@ from hqlt_lab.report.lm_eval_protocol_filter import majority_protocols
 from hqlt_lab.report.stats.summary import Summary, summarize_seeds
 from hqlt_lab.report.value_formatting import format_rounded, join_names
 from hqlt_lab.stats.metric_scale import metric_resolution
-from hqlt_lab.stats.percentage_intervals import percent_range
+from hqlt_lab.stats.proportion_intervals import percent_range
 
 COST_FIELDS = ("step", "seconds", "tokens_per_second", "parameters", "state_bytes", "flops_per_token")
 

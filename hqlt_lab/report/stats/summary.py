@@ -3,7 +3,7 @@
 MAD = median |x_i - median(x)|                 not scaled, as the paper prints it
 low, high: a 95 % interval of the mean         over seeds (`intervals`); with a single seed, over test examples
 
-Over test examples the interval of a percentage is exact (`percentage_intervals`), that of other metrics normal.
+Over test examples the interval of a percentage is exact (`proportion_intervals`), that of other metrics normal.
 Intervals of percentages are clipped to possible values.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hqlt_lab.stats.intervals import bootstrap_interval, estimate_mean
-from hqlt_lab.stats.percentage_intervals import PercentRange
+from hqlt_lab.stats.proportion_intervals import PercentRange
 
 Direction = Literal["maximize", "minimize"]
 NORMAL_QUANTILE = 1.959964  # 97.5 % quantile of the standard normal distribution

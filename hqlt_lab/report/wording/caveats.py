@@ -43,21 +43,21 @@ def describe_chance_level(experiment: Experiment, arms: Sequence[Row]) -> list[s
     ]
 
 
-def describe_floors(experiment: Experiment, arms: Sequence[Row]) -> list[str]:
+def describe_shortcut_scores(experiment: Experiment, arms: Sequence[Row]) -> list[str]:
     """Return what shortcuts reach without solving the task, and which arms are not above the best of them."""
     metric = reported_metrics(experiment.measure)[0]
-    arms_by_floors: dict[tuple[tuple[str, float], ...], list[Row]] = {}
+    rows_by_shortcuts: dict[tuple[tuple[str, float], ...], list[Row]] = {}
     for arm, row in zip(experiment.arms, arms, strict=True):
         if metric in row.summaries:
             task = build_task(experiment, arm, row.point)
-            floors = {} if task is None else task.floors_by_metric.get(metric.partition("/")[2], {})
-            arms_by_floors.setdefault(tuple(floors.items()), []).append(row)
+            scores = {} if task is None else task.shortcut_scores.get(metric.partition("/")[2], {})
+            rows_by_shortcuts.setdefault(tuple(scores.items()), []).append(row)
     sentences = []
-    for floors_of_arms, rows in arms_by_floors.items():
-        if not floors_of_arms:
+    for shortcut_scores, rows in rows_by_shortcuts.items():
+        if not shortcut_scores:
             continue
-        shortcuts = join_names([f"{floor:.1f} ({shortcut})" for shortcut, floor in floors_of_arms], 6)
-        highest = max(floor for _, floor in floors_of_arms)
+        shortcuts = join_names([f"{score:.1f} ({shortcut})" for shortcut, score in shortcut_scores], 6)
+        highest = max(score for _, score in shortcut_scores)
         low = [row.title for row in rows if lower_bound(row, metric) <= highest]
         result = f"Not above the highest of these: {join_names(low, 6)}." if low else "All arms are above."
         sentences.append(f"Without solving the task, shortcuts reach a {metric} of {shortcuts}. {result}")
@@ -112,7 +112,7 @@ def collect_warnings(experiment: Experiment, rows: Sequence[Row], records: Seque
     arms = [row for row in rows if not row.is_quoted]
     return [
         *describe_chance_level(experiment, arms),
-        *describe_floors(experiment, arms),
+        *describe_shortcut_scores(experiment, arms),
         *describe_missing_baseline(experiment, arms),
         *describe_grid_edge(experiment, arms),
         *describe_unequal_budgets(experiment, arms),

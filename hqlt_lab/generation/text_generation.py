@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from hqlt_lab.generation.decoding import BatchDecoder, DecodingRow, FinishReason, TextChunk
+from hqlt_lab.generation.batch_decoder import BatchDecoder, DecodingRow, FinishReason, TextChunk
 from hqlt_lab.generation.prefill_decode import Prompts, tokenize_prompts
 from hqlt_lab.generation.sampling_options import Sampling
 from hqlt_lab.generation.text_model import TextModel

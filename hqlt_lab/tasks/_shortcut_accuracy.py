@@ -1,19 +1,18 @@
-"""Floors: what a shortcut answers correctly without solving a task."""
+"""Accuracy of a shortcut that does not solve the task: guessing the most frequent of some values."""
 
 from math import comb
 
 
 def expected_top_share(draws: int, values: int) -> float:
-    """Return the expected share of the most frequent one among `draws` values that are uniform over `values`.
+    """Return the expected share of the most frequent value among uniform draws from a number of values.
 
-    It is what guessing the most frequent one gets.  The number of sequences in which no value occurs more than m times
-    is draws! times a coefficient of (sum over i <= m of x^i / i!)^values.
+    Guessing the most frequent value has this accuracy.  The number of sequences in which no value occurs more than m
+    times is draws! times a coefficient of (sum over i <= m of x^i / i!)^values.
     """
     total, expected = values**draws, 0.0
     for most in range(draws):
-        expected += (
-            1 - count_bounded_sequences(draws, values, most) / total
-        )  # P(the most frequent one occurs > m times)
+        # probability that the most frequent value occurs more than `most` times
+        expected += 1 - count_bounded_sequences(draws, values, most) / total
     return expected / draws
 
 

@@ -8,7 +8,7 @@ from scipy import stats
 import hqlt_lab as lab
 from hqlt_lab.report.arm_rows import build_rows
 from hqlt_lab.report.stats.summary import summarize_seeds
-from hqlt_lab.stats.percentage_intervals import PercentRange, percent_range
+from hqlt_lab.stats.proportion_intervals import PercentRange, percent_range
 
 METRIC = "test/normalized_accuracy"
 

@@ -1,4 +1,4 @@
-"""Intervals of percentages, which are proportions of test examples: exact ones, and ones clipped to the range.
+"""Intervals of proportions of test examples, in percent: exact ones, and ones clipped to the possible range.
 
     p = (value - low) / (high - low)          low is 0, or for normalized metrics what an accuracy of 0 becomes
     k = n p of n examples                     Clopper-Pearson: [B(0.025; k, n - k + 1), B(0.975; k + 1, n - k)]
