@@ -41,7 +41,7 @@ def resolve_epochs(train: TrainConfig, task: FilledComponent) -> TrainConfig:
         return train
     steps_per_epoch = build("task", task).steps_per_epoch(train.batch_size)
     if steps_per_epoch is None:
-        message = f"task {task['name']!r} has no finite training set, so that there are no epochs."
+        message = f"task {task['name']!r} has no finite training set, so it has no epochs."
         raise ConfigError.at("train.epochs", "epochs_without_rows", message, "Set task.rows, or use train.steps.")
     return replace(train, steps=train.epochs * steps_per_epoch)
 

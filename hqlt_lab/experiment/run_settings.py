@@ -173,10 +173,10 @@ class TrainConfig:
             message = "the model would be compiled again for each drawn window."
             conflicts.append(ConfigIssue("window", "window_with_compile", message, "Leave train.compile out."))
         if self.head == "labeled" and self.compile:
-            message = "the number of labels differs between batches, and each would be compiled again."
+            message = "the number of labels differs between batches, and the model would be compiled again for each."
             conflicts.append(ConfigIssue("head", "labeled_head_with_compile", message, "Leave train.compile out."))
         if self.lr_interval == "epoch" and self.epochs is None:
-            message = "the learning rate changes between epochs, and training is measured in steps."
+            message = "the training is measured in steps, so it has no epochs."
             conflicts.append(ConfigIssue("lr_interval", "interval_without_epochs", message, "Set train.epochs."))
         issues += self._normalize_nested_settings()
         raise_if_invalid(issues, conflicts)

@@ -143,8 +143,8 @@ class GeneratedTask(Task):
     def _find_training_set_issues(self) -> list[ConfigIssue]:
         issues = self.check_minimums({"rows": 1})
         if self.rows is not None and self.segments is not None:
-            message = "the rows of a training set with segments are those of the segments."
-            issues.append(ConfigIssue("rows", "rows_and_segments", message, "Set rows in each segment."))
+            message = "with segments, the number of rows is set in each segment."
+            issues.append(ConfigIssue("rows", "rows_and_segments", message, "Leave it out here."))
         return issues or find_part_issues(self)
 
     def _find_length_issues(self) -> list[ConfigIssue]:

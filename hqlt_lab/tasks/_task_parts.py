@@ -101,7 +101,7 @@ def find_part_issues(task: "GeneratedTask") -> list[ConfigIssue]:
         names = [name_part(settings) for settings in parts] if option == "test_slices" and not issues else []
         for index, name in enumerate(names):
             if not name or name in names[:index]:
-                message = "each slice needs options that no other slice has, from which its metrics are named."
+                message = "the options of each slice must be different, because its metrics are named after them."
                 issues.append(ConfigIssue(f"{option}[{index}]", "slice_without_name", message))
     return issues
 
@@ -132,6 +132,6 @@ def find_task_issues(task: "GeneratedTask", settings: Mapping[str, Any]) -> list
     except ConfigError as error:
         return list(error.issues)
     if part.alphabet != task.alphabet:
-        message = f"it has {part.vocabulary} different tokens, and the task {task.vocabulary}."
+        message = f"this part has {part.vocabulary} different tokens, but the task has {task.vocabulary}."
         return [ConfigIssue("", "part_with_other_tokens", message, "Set these options in the task itself.")]
     return []

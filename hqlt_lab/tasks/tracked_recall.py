@@ -5,9 +5,9 @@
 
     s starts at the identity; an update replaces it by g o s; the value is that of (s, tag)
 
-The number of updates sets how long a state is tracked, |G| x tags how much is recalled: softmax alone is expected to
-fail with more updates, fast weights alone with more tags.  Who knows the tag but not the state gets no more than the
-most frequent value of the tag (`shortcut_scores`).  The size counts the updates.
+The number of updates sets how long the state is tracked; |G| x tags sets how much is stored.  Softmax alone is expected
+to fail with more updates, fast weights alone with more tags.  A model that ignores the state cannot be better than
+guessing the most frequent value of the tag (`shortcut_scores`).  The size counts the updates.
 
     task: {name: tracked_recall, group: S3, tags: 4, values: 16, train_length: [16, 16], test_length: [16, 48]}
 
@@ -44,7 +44,7 @@ class TrackedRecall(GeneratedTask):
     values: int = 16
     """Number of different values."""
     queries: int = 4
-    """Number of tags that are asked in a row."""
+    """Number of queried tags in a row."""
 
     has_sequence_accuracy = True
 
@@ -113,15 +113,15 @@ class TrackedRecall(GeneratedTask):
         num_updates = width - self.table_tokens - self.queries  # of the longest row
         updates = rng.integers("update", 0, self.states - 1, num_updates)
         states = track_states(self.elements, updates)  # [B, n]
-        # a tag is asked after these updates
-        asked_after = np.sort(rng.distinct_integers("query", 0, sizes - 1, self.queries), 1)
-        asked_tags = rng.integers("tag", 0, self.tags - 1, self.queries)
+        # the updates after which a tag is queried
+        queried_after = np.sort(rng.distinct_integers("query", 0, sizes - 1, self.queries), 1)
+        queried_tags = rng.integers("tag", 0, self.tags - 1, self.queries)
         number = np.arange(num_updates)
-        queries_before = (asked_after[:, None] < number[:, None]).sum(2)  # [B, n]
+        queries_before = (queried_after[:, None] < number[:, None]).sum(2)  # [B, n]
         tokens[rows, self.table_tokens + number + queries_before] = FIRST_UPDATE + updates
-        columns = self.table_tokens + asked_after + 1 + np.arange(self.queries)
-        tokens[rows, columns] = first_tag + asked_tags
-        labels[rows, columns] = values[rows, states[rows, asked_after] * self.tags + asked_tags]
+        columns = self.table_tokens + queried_after + 1 + np.arange(self.queries)
+        tokens[rows, columns] = first_tag + queried_tags
+        labels[rows, columns] = values[rows, states[rows, queried_after] * self.tags + queried_tags]
         return tokens, labels
 
 

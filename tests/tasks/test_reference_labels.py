@@ -77,7 +77,7 @@ def apply_second_after_first(first, second, group):
 
 
 def state_based_recall(task, prefix):
-    """Interpret the row: assign addresses, swap variables, and read the value at the address of the asked one."""
+    """Interpret the row: assign addresses, swap variables, read the value at the address of the queried variable."""
     if prefix[-2:-1] not in (["check"], ["query"]):
         return None
     values, program = prefix[: task.items], prefix[task.items + 1 :]
