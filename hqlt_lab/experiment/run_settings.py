@@ -309,7 +309,7 @@ class MeasureConfig:
     """Metrics for selection and for the report."""
 
     select: str = "valid/normalized_accuracy"
-    """Validation metric by which hyper-parameters are selected; never a test metric."""
+    """Validation metric by which hyperparameters are selected; never a test metric."""
     report: list[str] = field(default_factory=lambda: ["test/normalized_accuracy"])
     """Metrics in the table of the report."""
     direction: Literal["maximize", "minimize"] = "maximize"

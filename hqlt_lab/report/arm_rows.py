@@ -1,4 +1,4 @@
-"""Build one row per arm, at the arm's selected hyper-parameters (its point).
+"""Build one row per arm, at the arm's selected hyperparameters (its point).
 
 With `tune` lists every point is trained on every seed, and the row shows the seeds of the selected point. With searched
 ranges, cells that belong to the search (`is_reported` is False) select the point, and only the other cells are shown.

@@ -1,4 +1,4 @@
-"""Build tables of text cells, without markup: results, effects of a grid, and hyper-parameter importance."""
+"""Build tables of text cells, without markup: results, effects of a grid, and hyperparameter importance."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -220,7 +220,7 @@ def effect_row(effect: Effect, metric: str) -> list[str]:
 
 
 def build_importance_table(importance: Mapping[str, Mapping[str, float]], select: str) -> Table:
-    """Build the table of importance, one line per arm and one column per hyper-parameter."""
+    """Build the table of importance, one line per arm and one column per hyperparameter."""
     paths = list(dict.fromkeys(path for by_path in importance.values() for path in by_path))
     rows = [
         [arm, *(f"{100 * by_path[path]:.0f} %" if path in by_path else "" for path in paths)]

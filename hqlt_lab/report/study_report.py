@@ -70,7 +70,7 @@ class Report:
         return tables
 
     def with_importance(self) -> "Report":
-        """Return a copy with hyper-parameter importance, which takes some seconds to compute."""
+        """Return a copy with hyperparameter importance, which takes some seconds to compute."""
         return replace(self, importance=compute_importance(self.experiment, self.records))
 
     def __repr__(self) -> str:

@@ -75,7 +75,7 @@ def test_the_page_holds_the_content_of_the_report(report):
     assert not page.open and page.all("html")[0]["lang"] == "en"
     assert page.texts("h1") == [report.experiment.question] and report.answer.summary in page.texts("p")
     assert page.texts("h2") == [
-        "Caveats", "Results", "Figures", "Chosen hyper-parameters", "Cells without a result",
+        "Caveats", "Results", "Figures", "Chosen hyperparameters", "Cells without a result",
         "How to reproduce", "Files",
     ]  # fmt: skip
     items = [element["text"] for element in page.all("li") if "main" in element["inside"]]

@@ -1,4 +1,4 @@
-"""Hyper-parameter importance where the relevant parameter is known."""
+"""Hyperparameter importance where the relevant parameter is known."""
 
 import pytest
 

@@ -35,7 +35,7 @@ def show_report(
     ] = False,
     save: Annotated[Path | None, typer.Option(help="Write all formats and the figures into this folder.")] = None,
     importance: Annotated[
-        bool, typer.Option("--importance", help="Also show the importance of each hyper-parameter (fANOVA).")
+        bool, typer.Option("--importance", help="Also show the importance of each hyperparameter (fANOVA).")
     ] = False,
 ) -> None:
     """Show the results of a study: the answer, the table and its caveats; also while it runs."""

@@ -44,7 +44,7 @@ def learning_curves(data: DrawnArms) -> ReportFigure | None:
     panels[-1].set_xlabel(data.step_axis_label)
     add_legend(figure, max(zip(panels, metrics, strict=True), key=lambda pair: len(bands[pair[1]]))[0])
     caption = (
-        f"{' and '.join(metrics)} during training, at the selected hyper-parameters. Lines are medians over seeds "
+        f"{' and '.join(metrics)} during training, at the selected hyperparameters. Lines are medians over seeds "
         f"({format_seed_counts(data.drawn_rows)} per arm), bands span the lowest to the highest seed."
         f"{data.omitted_note}"
     )

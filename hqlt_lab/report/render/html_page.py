@@ -84,7 +84,7 @@ def extra_table_sections(report: "Report") -> list[PageSection]:
 
 
 def hyperparameter_section(report: "Report") -> PageSection:
-    """Return the section of selected hyper-parameters, with the number of points and cells tried."""
+    """Return the section of selected hyperparameters, with the number of points and cells tried."""
     paths = list(report.experiment.tune)
     arms = [row for row in report.rows if row.point]
     rows = [
@@ -101,7 +101,7 @@ def hyperparameter_section(report: "Report") -> PageSection:
     note = f"Selected by the {measure.statistic} of {measure.select} over seeds, never by test results."
     omitted_note = describe_omitted(len(arms) - len(rows), "arm")
     table = PageTable(["arm", *paths, "points tried", "cells"], rows, omitted_note)
-    return PageSection("Chosen hyper-parameters", "chosen", note, table)
+    return PageSection("Chosen hyperparameters", "chosen", note, table)
 
 
 def unfinished_section(report: "Report") -> PageSection:

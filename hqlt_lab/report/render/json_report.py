@@ -5,7 +5,7 @@ measure                        the `measure` section of the experiment
 rows                           by arm: summaries, differences, published values, the selected point, and for every seed
                                its metrics, evaluations with lesions, and last probe
 effects                        main effects and interactions of a grid
-importance                     of each hyper-parameter, if requested; else empty
+importance                     of each hyperparameter, if requested; else empty
 cells                          number of cells by state; cells without a result, with the reason
 """
 

@@ -3,5 +3,5 @@
 summary             summary statistics over seeds
 row_differences     the difference of each row from its baseline
 factorial_effects   main effects and interactions of a grid
-importance          fANOVA importance of hyper-parameters
+importance          fANOVA importance of hyperparameters
 """

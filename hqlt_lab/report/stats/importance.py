@@ -1,4 +1,4 @@
-"""Hyper-parameter importance by functional ANOVA (fANOVA) over all finished cells, including tuning cells.
+"""Hyperparameter importance by functional ANOVA (fANOVA) over all finished cells, including tuning cells.
 
     importance of x      variance of f(x), averaged over the other parameters, as a fraction of the variance of f
 
