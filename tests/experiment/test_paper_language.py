@@ -8,7 +8,9 @@ from hqlt_lab.experiment.expand_cells import expand_plan
 from hqlt_lab.experiment.load_experiment import load_experiment
 from tests.experiment.paper_tables import PAPER, changed_settings, count_parameters, flatten_settings
 
-LANGUAGE = ("retrieval.yaml", "positions.yaml", "prior_work.yaml", "language_340m.yaml", "language_1b3.yaml")
+LANGUAGE = (
+    "retrieval.yaml", "positions.yaml", "prior_work.yaml", "hybrids.yaml", "language_340m.yaml", "language_1b3.yaml",
+)  # fmt: skip
 
 GENERAL_METRICS = (
     "wikitext/word_perplexity", "lambada_openai/perplexity", "lambada_openai/acc", "piqa/acc", "hellaswag/acc_norm",
