@@ -119,7 +119,7 @@ def test_gates_of_gated_delta_equal_their_formula():
     assert torch.equal(gates.erase, gates.write)
 
 
-PER_CHANNEL = "gdn2"  # its strengths have channels: tests/components/test_channel_rules.py
+PER_CHANNEL = "gdn2"  # its strengths have channels: tests/components/test_update_rules.py
 RULES_WITH_MAX_BETA = [
     name for name in available("update_rule") if "max_beta" in options("update_rule", name) and name != PER_CHANNEL
 ]

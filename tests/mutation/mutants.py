@@ -1146,7 +1146,7 @@ MUTANTS = [
         "components/update_rules/hgrn2.py",
         "if not self.lower_bound:",
         "if True:",
-        ("tests/components/test_channel_rules.py",),
+        ("tests/components/test_update_rules.py",),
     ),
     Mutant(
         "a separator inside a document stays",

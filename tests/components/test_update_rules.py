@@ -1,4 +1,4 @@
-"""The rules with channel gates or their own lookup keys equal loops written from their papers, and each other."""
+"""Every linear rule equals a loop written from its paper, and the rules equal each other in special cases."""
 
 import math
 
@@ -62,6 +62,49 @@ def kda_decay(rule, x):
 
 def head_decay(rule, x):
     return torch.exp(-rule.decay.log_rate.exp() * F.softplus(x @ rule.decay.to_step.weight.T + rule.decay.bias)).mT
+
+
+@pytest.mark.parametrize("max_beta", [1.0, 2.0])
+def test_delta_follows_its_paper(max_beta):
+    rule = make_rule("delta", max_beta=max_beta)
+    x, *_ = make_inputs(rule)
+    beta = max_beta * torch.sigmoid(x @ rule.to_beta.weight.T).mT[..., None, None]
+    assert_rule_equals_loop(rule, lambda t, S, k, v: S + beta[:, :, t] * outer(v - (S @ k[..., None])[..., 0], k))
+
+
+@pytest.mark.parametrize("max_beta", [1.0, 2.0])
+def test_gated_delta_follows_its_paper(max_beta):
+    rule = make_rule("gated_delta", max_beta=max_beta)
+    x, *_ = make_inputs(rule)
+    beta = max_beta * torch.sigmoid(x @ rule.to_beta.weight.T).mT[..., None, None]
+    rate = rule.log_rate.exp() * F.softplus(x @ rule.to_fade.weight.T + rule.fade_bias)
+    alpha = torch.exp(-rate).mT[..., None, None]
+
+    def step(t, S, k, v):
+        return alpha[:, :, t] * S @ (torch.eye(K) - beta[:, :, t] * outer(k, k)) + beta[:, :, t] * outer(v, k)
+
+    assert_rule_equals_loop(rule, step)
+
+
+def test_retention_follows_its_paper():
+    gamma = 1 - 2.0 ** -(5 + torch.arange(H, dtype=torch.float64))[:, None, None]
+    assert_rule_equals_loop(make_rule("retention"), lambda t, S, k, v: gamma * S + outer(v, k))
+
+
+def test_linear_attention_without_normalizer_follows_its_paper():
+    assert_rule_equals_loop(make_rule("linear_attention", normalizer="none"), lambda t, S, k, v: S + outer(v, k))
+
+
+def test_normalized_linear_attention_follows_its_paper():
+    rule = make_rule("linear_attention")
+    x, q, k, v = make_inputs(rule)
+    expected = []
+    for t in range(T):
+        weights = torch.einsum("bhk,bhsk->bhs", q[:, :, t], k[:, :, : t + 1])
+        weights = weights / weights.sum(-1, keepdim=True)
+        expected.append(torch.einsum("bhs,bhsv->bhv", weights, v[:, :, : t + 1]))
+    reads, _ = rule.scan(q, k, v, rule.gates(x), None, DEFAULT_CONTEXT)
+    torch.testing.assert_close(reads, torch.stack(expected, 2))
 
 
 def test_gla_follows_its_paper():
@@ -223,14 +266,16 @@ def test_erase_then_delta_follows_its_recurrence(max_beta):
     assert_rule_equals_loop(rule, step)
 
 
-def test_delta_product_with_decay_follows_its_paper():
+@pytest.mark.parametrize("decay", [False, True])
+def test_delta_product_follows_its_paper(decay):
     """A token decays the memory once, then makes all its writes."""
-    rule = make_rule("delta_product", steps=3, max_beta=2.0, decay=True)
+    rule = make_rule("delta_product", steps=3, max_beta=2.0, decay=decay)
     x, q, *_ = make_inputs(rule)
     generator = torch.Generator().manual_seed(4)
     k, v = (torch.randn(B, H, T, 3, K, generator=generator, dtype=torch.float64) for _ in range(2))
     k = F.normalize(k, dim=-1)
-    alpha, beta = head_decay(rule, x)[..., None, None], 2 * torch.sigmoid(x @ rule.to_beta.weight.T).view(B, T, H, 3)
+    beta = 2 * torch.sigmoid(x @ rule.to_beta.weight.T).view(B, T, H, 3)
+    alpha = head_decay(rule, x)[..., None, None] if decay else torch.ones(B, H, T, 1, 1, dtype=torch.float64)
     memory, reads = torch.zeros(B, H, K, K, dtype=torch.float64), []
     for t in range(T):
         memory = alpha[:, :, t] * memory
@@ -299,6 +344,19 @@ def test_erase_then_delta_that_erases_nothing_is_kda():
     gates = rule.gates(x)
     actual, _ = rule.scan(q, k, v, gates._replace(erase=torch.zeros_like(gates.erase)), None, DEFAULT_CONTEXT)
     torch.testing.assert_close(actual, scan_with("kda", q, k, v, Gates(gates.log_keep, gates.write, gates.write)))
+
+
+def test_comba_without_decay_and_query_correction_is_delta_whose_lookup_is_as_strong_as_its_write():
+    rule = make_rule("comba", query_correction=0.0)
+    x, q, k, v = make_inputs(rule)
+    q = F.normalize(q, dim=-1) * K**-0.5  # the rule normalizes queries
+    with torch.no_grad():
+        rule.decay.log_rate.fill_(-math.inf)
+        rule.lookup_strength.fill_(50.0)  # its sigmoid is 1
+    gates = rule.gates(x)
+    actual, _ = rule.scan(q, k, v, gates, None, DEFAULT_CONTEXT)
+    expected = scan_with("delta", q, k, v, Gates(erase=gates.write, write=gates.write))
+    torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-7)
 
 
 def test_delta_product_with_one_write_and_decay_is_gated_delta():
