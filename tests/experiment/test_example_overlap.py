@@ -10,7 +10,7 @@ from hqlt_lab.errors import ConfigError
 from hqlt_lab.experiment.load_experiment import load_experiment
 from hqlt_lab.experiment.validate.example_overlap import check_example_overlap
 from hqlt_lab.registry import build
-from tests.issues import raises_issue
+from tests.issues import list_codes, raises_issue
 
 FILE = """
 question: Does it generalize?
@@ -72,3 +72,10 @@ def test_the_overlap_of_each_arm_follows_from_its_own_training_examples(write_fi
     assert len(load_experiment(write_file(arms.format("", allow))).warnings) == 2  # 2 % and 38 %
     with pytest.raises(ConfigError):
         load_experiment(write_file(arms.format(allow, "")))
+
+
+def test_invalid_training_settings_do_not_give_an_overlap(write_file):
+    changes = [("steps: 100", "steps: 1"), ("[8, 20]", "[12, 20]"), ("batch_size: 128", "batch_siz: 128")]
+    with pytest.raises(ConfigError) as error:
+        load_experiment(write_file(changes=changes))
+    assert list_codes(error.value) == [("train.batch_siz", "unknown_setting")]

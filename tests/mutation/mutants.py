@@ -1,17 +1,7 @@
 """The planted bugs of `run_mutants.py`: a small change of one file each, and the tests closest to it."""
 
-from typing import NamedTuple
-
-
-class Mutant(NamedTuple):
-    """One planted bug: `original` occurs exactly once in the file and is replaced by `replacement`."""
-
-    name: str
-    file: str
-    original: str
-    replacement: str
-    tests: tuple[str, ...]
-
+from tests.mutation._mutant import Mutant
+from tests.mutation.newer_mutants import IN_NEWER_PARTS, MORE_REVERTED_FIXES
 
 STEP, RUN_END = "tests/train/test_training_step.py", "tests/train/test_run_end.py"
 FORMULAS, MODEL, REFERENCE = (
@@ -438,6 +428,8 @@ MUTANTS = [
     *ESCAPED_BEFORE,
     *ESCAPED_LATER,
     *REVERTED_FIXES,
+    *IN_NEWER_PARTS,
+    *MORE_REVERTED_FIXES,
     Mutant(
         "chunk triangle includes the diagonal",
         "hqlt_lab/ops/scan/scalar_gate_chunk.py",
@@ -959,8 +951,8 @@ MUTANTS = [
     Mutant(
         "the chance level ignores the sampling error",
         "hqlt_lab/report/wording/caveats.py",
-        "summary.mean - NORMAL_QUANTILE * error",
-        "summary.mean",
+        "min(summary.low, summary.mean - NORMAL_QUANTILE * error) > chance_level",
+        "summary.low > chance_level",
         ("tests/report/test_caveats.py",),
     ),
     Mutant(

@@ -139,8 +139,7 @@ def test_clash_of_names_names_file_and_line_of_both(tmp_path, monkeypatch):
     with raises_issue("mixer", "name_registered_twice") as error:
         registry.load_components("two.py")
     (issue,) = error.value.issues
-    assert issue.message == "'clash' is already registered by Mine (one.py, line 3)."
-    assert issue.hint == "Rename Mine (two.py, line 4)."
+    assert "one.py, line 3" in issue.message and "two.py, line 4" in issue.hint
 
 
 def test_same_definition_can_be_registered_again(spec):

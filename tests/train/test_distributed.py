@@ -14,6 +14,7 @@ import psutil
 import pytest
 import torch
 
+from hqlt_lab.errors import TrainingError
 from hqlt_lab.experiment.cell import cell_from_dict
 from hqlt_lab.registry import load_components
 from hqlt_lab.rundir.outcome import read_outcome
@@ -163,5 +164,5 @@ def test_two_processes_diverge_together(tmp_path):
 
 @pytest.mark.slow
 def test_an_error_in_the_child_process_is_raised_in_the_parent(tmp_path):
-    with pytest.raises(Exception, match=r"train\.batch_size: 12 is not divisible"):
+    with pytest.raises(TrainingError, match=r"train\.batch_size: "):
         fit(tiny_cell(devices=2, accumulate=4), tmp_path)

@@ -1,0 +1,235 @@
+"""Planted bugs in channel gates, attention components, sinks, meta tokens, layer patterns, training sets, verdicts."""
+
+from tests.mutation._mutant import Mutant
+
+DIFFERENCES = "tests/report/test_differences.py"
+CHANNEL_SCAN, CHANNEL_RULES = "tests/ops/test_channel_gate_scan.py", "tests/components/test_channel_rules.py"
+SINKS = "tests/model/test_sinks_and_meta_tokens.py"
+MEMORY_TRAINING, TRAINING_SETS = "tests/train/test_memory_training.py", "tests/tasks/test_training_sets.py"
+PROTOCOL_TASKS, TASK_LABELS = "tests/tasks/test_protocol_tasks.py", "tests/tasks/test_reference_labels.py"
+
+IN_NEWER_PARTS = [
+    Mutant(
+        "a chunk with channels carries the state into another document",
+        "hqlt_lab/ops/scan/channel_gate_chunk.py",
+        "            self.state_to_end = self.state_to_end * documents.state_remains\n",
+        "",
+        (CHANNEL_SCAN,),
+    ),
+    Mutant(
+        "held queries of a block border belong to the next block",
+        "hqlt_lab/ops/scan/channel_gate_chunk.py",
+        "block = (seen - 1).clamp(min=0) // self.block_size",
+        "block = seen // self.block_size",
+        (CHANNEL_SCAN,),
+    ),
+    Mutant(
+        "keeps below the limit get the gradient of those above",
+        "hqlt_lab/ops/scan/channel_gate_chunk.py",
+        "if log_keep.amin() < self.chunk.min_log_keep:",
+        "if False:",
+        (CHANNEL_SCAN,),
+    ),
+    Mutant(
+        "undecayed pairs of early lookups are left in the identity",
+        "hqlt_lab/ops/scan/channel_gate_chunk.py",
+        "add_rows(lookup_row[1:], position[1:] - 1, 0)",
+        "pass",
+        (CHANNEL_SCAN,),
+    ),
+    Mutant(
+        "rwkv7 writes the key without its mix",
+        "components/update_rules/rwkv7.py",
+        "k * (1 + (removal - 1) * mix[:, None])",
+        "k * removal",
+        (CHANNEL_RULES,),
+    ),
+    Mutant(
+        "kda accepts keys of any length",
+        "components/update_rules/kda.py",
+        "    needs_unit_keys = True\n",
+        "",
+        (CHANNEL_RULES, "tests/components/test_formulas.py"),
+    ),
+    Mutant(
+        "comba ignores its initial query correction",
+        "components/update_rules/comba.py",
+        "self.query_weight.fill_(self.query_correction)",
+        "self.query_weight.fill_(1.0)",
+        (CHANNEL_RULES,),
+    ),
+    Mutant(
+        "sinks do not count as visible tokens",
+        "hqlt_lab/ops/memory_schedule.py",
+        "return t + 1 - first + first.clamp(max=self.sinks)",
+        "return t + 1 - first",
+        ("tests/ops/test_schedule.py", "tests/components/test_attention.py"),
+    ),
+    Mutant(
+        "the first sink of a call is taken from the state",
+        "hqlt_lab/model/softmax_memory.py",
+        "is_missing, is_past = slot >= document_length, index < 0",
+        "is_missing, is_past = slot >= document_length, index <= 0",
+        (SINKS,),
+    ),
+    Mutant(
+        "meta tokens inside of a row are reversed",
+        "hqlt_lab/model/meta_tokens.py",
+        "meta.to(x.dtype)[number.clamp(min=0)]",
+        "meta.to(x.dtype).flip(0)[number.clamp(min=0)]",
+        (SINKS,),
+    ),
+    Mutant(
+        "a layer may be set twice, counted from both ends",
+        "hqlt_lab/model/layer_pattern.py",
+        "values.setdefault(number % layers, value) != value",
+        "values.setdefault(number, value) != value",
+        ("tests/model/test_layer_patterns.py",),
+    ),
+    Mutant(
+        "evaluation keeps the drawn window",
+        "hqlt_lab/train/memory_training.py",
+        "    if train.window_range is not None:\n        set_windows(model, None)\n",
+        "",
+        (MEMORY_TRAINING,),
+    ),
+    Mutant(
+        "a memory starts one step late",
+        "hqlt_lab/train/memory_training.py",
+        "if step < train.memory(name).start_step",
+        "if step <= train.memory(name).start_step",
+        (MEMORY_TRAINING,),
+    ),
+    Mutant(
+        "segments share the order of their rows",
+        "hqlt_lab/tasks/_training_set.py",
+        'random_order(f"{self.stream}/rows_{segment}", epoch, rows)',
+        'random_order(f"{self.stream}/rows", epoch, rows)',
+        (TRAINING_SETS,),
+    ),
+    Mutant(
+        "the largest window is never drawn",
+        "hqlt_lab/train/memory_training.py",
+        "number % (window_range.high - window_range.low + 1)",
+        "number % (window_range.high - window_range.low)",
+        (MEMORY_TRAINING,),
+    ),
+    Mutant(
+        "the token in front of a row is scored",
+        "hqlt_lab/tasks/word_problem.py",
+        'if self.bos and split == "train" and self.label != "last":',
+        'if self.bos and self.label != "last":',
+        (PROTOCOL_TASKS, TASK_LABELS),
+    ),
+    Mutant(
+        "a swap may exchange a variable with itself",
+        "hqlt_lab/tasks/state_based_recall.py",
+        'rng.integers("second", 1, VARIABLES - 1, num_swaps)',
+        'rng.integers("second", 0, VARIABLES - 1, num_swaps)',
+        (PROTOCOL_TASKS, TASK_LABELS),
+    ),
+    Mutant(
+        "checks come one swap too early",
+        "hqlt_lab/tasks/state_based_recall.py",
+        "((swap + 1) % np.maximum(gaps, 1) == 0)",
+        "(swap % np.maximum(gaps, 1) == 0)",
+        (PROTOCOL_TASKS, TASK_LABELS),
+    ),
+    Mutant(
+        "no tag is asked after the last update",
+        "hqlt_lab/tasks/tracked_recall.py",
+        'rng.distinct_integers("query", 0, sizes - 1, self.queries)',
+        'rng.distinct_integers("query", 0, np.maximum(sizes - 2, self.queries - 1), self.queries)',
+        (PROTOCOL_TASKS, TASK_LABELS),
+    ),
+    Mutant(
+        "equivalence tests one side",
+        "hqlt_lab/stats/intervals.py",
+        "return float(2 * stdtr(self.n - 1, -distance / self.standard_error))",
+        "return float(stdtr(self.n - 1, -distance / self.standard_error))",
+        (DIFFERENCES, "tests/report/test_intervals.py", "tests/report/test_verdict.py"),
+    ),
+    Mutant(
+        "discordant seeds are tested at twice the level",
+        "hqlt_lab/stats/baseline_differences.py",
+        "return max(p, 2 * discordance_p_value(",
+        "return max(p, discordance_p_value(",
+        (DIFFERENCES, "tests/report/test_verdict.py"),
+    ),
+    Mutant(
+        "arms of which one lost a seed may be equivalent",
+        "hqlt_lab/stats/baseline_differences.py",
+        "if not test.arm.lost_seeds ^ test.baseline.lost_seeds:",
+        "if True:",
+        (DIFFERENCES, "tests/report/test_verdict.py"),
+    ),
+    Mutant(
+        "the margin applies to every metric",
+        "hqlt_lab/stats/baseline_differences.py",
+        "margin = measure.margin if is_primary else 0.0",
+        "margin = measure.margin",
+        (DIFFERENCES, "tests/report/test_verdict.py"),
+    ),
+]
+
+# more fixed defects, each with its fix removed
+MORE_REVERTED_FIXES = [
+    Mutant(
+        "an experiment that was loaded is read again",
+        "hqlt_lab/experiment/load_experiment.py",
+        "    if isinstance(file, Experiment):\n        return file\n",
+        "    if isinstance(file, Experiment):\n        file = file.file\n",
+        ("tests/cli/test_study_commands.py::test_every_command_reads_and_validates_the_file_at_most_once",),
+    ),
+    Mutant(
+        "the server accepts every host",
+        "hqlt_lab/track/ui/network.py",
+        '"MLFLOW_SERVER_ALLOWED_HOSTS": ",".join(names),',
+        '"MLFLOW_SERVER_ALLOWED_HOSTS": "*",',
+        ("tests/track/test_network.py",),
+    ),
+    Mutant(
+        "probes need gates without channels",
+        "hqlt_lab/model/analysis/memory_probes.py",
+        "return gate if gate.dim() == 3 else gate.flatten(3).mean(-1)",
+        "return gate",
+        ("tests/model/test_channel_gates.py",),
+    ),
+    Mutant(
+        "seeds are extrapolated from two seeds",
+        "hqlt_lab/stats/baseline_differences.py",
+        "if n < MIN_SEEDS_EXTRAPOLATION or",
+        "if n < 2 or",
+        (DIFFERENCES,),
+    ),
+    Mutant(
+        "missing data are reported behind metrics",
+        "hqlt_lab/experiment/validate/issue_collector.py",
+        'return (4, 0) if "." in issue.path else (0, 0)',
+        "return (0, 0)",
+        ("tests/experiment/test_all_issues.py", "tests/experiment/test_config_errors.py"),
+    ),
+    Mutant(
+        "an invalid option exits like a mistake in a file",
+        "hqlt_lab/cli/terminal/exit_codes.py",
+        "return all(\n        issue.source.startswith",
+        "return False and all(\n        issue.source.startswith",
+        ("tests/cli/test_exit_codes.py",),
+    ),
+    Mutant(
+        "a name clash names the second definition as the first",
+        "registry/entries.py",
+        'key=lambda component: not component.__module__.startswith("hqlt_lab."))',
+        'key=lambda component: component.__module__.startswith("hqlt_lab."))',
+        ("tests/registry/test_registry.py",),
+    ),
+    Mutant(
+        "a check without combinations passes",
+        "hqlt_lab/check/common_checks.py",
+        "    if not num_legal:",
+        "    if False:",
+        (
+            "tests/check/test_broken_components.py::test_component_without_any_legal_composition_does_not_pass_the_crossing_check",
+        ),
+    ),
+]
