@@ -91,6 +91,12 @@ def test_batches_of_a_training_set_are_counted_with_their_sizes():
     assert segment == 1 and np.array_equal(numbers, [4, 5, 6])
 
 
+def test_each_shuffled_segment_has_an_order_of_its_own():
+    training_set = TrainingSet((50, 50), "shuffled", "stream")
+    orders = dict(training_set.select_rows(step, 50) for step in range(2))
+    assert orders.keys() == {0, 1} and not np.array_equal(orders[0], orders[1])
+
+
 def test_slices_divide_valid_and_test():
     task = lab.build("task", MIXED)
     assert [tuple(part) for part in task.slices("test")] == [
