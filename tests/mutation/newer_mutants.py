@@ -3,7 +3,7 @@
 from tests.mutation._mutant import Mutant
 
 DIFFERENCES = "tests/report/test_differences.py"
-CHANNEL_SCAN, CHANNEL_RULES = "tests/ops/test_channel_gate_scan.py", "tests/components/test_channel_rules.py"
+CHANNEL_SCAN, UPDATE_RULES = "tests/ops/test_channel_gate_scan.py", "tests/components/test_update_rules.py"
 SINKS = "tests/model/test_sinks_and_meta_tokens.py"
 MEMORY_TRAINING, TRAINING_SETS = "tests/train/test_memory_training.py", "tests/tasks/test_training_sets.py"
 PROTOCOL_TASKS, TASK_LABELS = "tests/tasks/test_protocol_tasks.py", "tests/tasks/test_reference_labels.py"
@@ -42,21 +42,21 @@ IN_NEWER_PARTS = [
         "components/update_rules/rwkv7.py",
         "k * (1 + (removal - 1) * mix[:, None])",
         "k * removal",
-        (CHANNEL_RULES,),
+        (UPDATE_RULES,),
     ),
     Mutant(
         "kda accepts keys of any length",
         "components/update_rules/kda.py",
         "    needs_unit_keys = True\n",
         "",
-        (CHANNEL_RULES, "tests/components/test_formulas.py"),
+        (UPDATE_RULES, "tests/components/test_formulas.py"),
     ),
     Mutant(
         "comba ignores its initial query correction",
         "components/update_rules/comba.py",
         "self.query_weight.fill_(self.query_correction)",
         "self.query_weight.fill_(1.0)",
-        (CHANNEL_RULES,),
+        (UPDATE_RULES,),
     ),
     Mutant(
         "sinks do not count as visible tokens",
