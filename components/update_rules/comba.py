@@ -30,7 +30,9 @@ EPS = 1e-6
 class Comba(LinearRule):
     needs_unit_keys = True
 
-    def __init__(self, width: int, heads: int, query_correction: Annotated[float, "Initial value of D."] = 1.0) -> None:
+    def __init__(
+        self, width: int, heads: int, query_correction: Annotated[float, "Initial weight of the correction, D."] = 1.0
+    ) -> None:
         super().__init__()
         self.decay = HeadDecay(width, heads)
         self.to_beta = nn.Linear(width, heads, bias=False)

@@ -49,7 +49,7 @@ class Rwkv7(LinearRule):
         self,
         width: int,
         heads: int,
-        depth: Annotated[float, "Position of the layer for the initial decay: 0 first, 1 last."] = 0.5,
+        depth: Annotated[float, "Depth of the layer, which sets its initial decay: 0 first, 1 last."] = 0.5,
     ) -> None:
         super().__init__()
         self.heads, self.depth = heads, depth

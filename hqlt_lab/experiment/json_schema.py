@@ -52,7 +52,7 @@ SECTION_DESCRIPTIONS = {
     "one_at_a_time": "Axes as in `cross`; every arm is trained unchanged, and with each single value of each axis.",
     "tune": "Settings tuned for every arm: a path and its values, or a range to search.",
     "seeds": "Number of seeds per setting, or a list of seeds.",
-    "tune_seeds": "Seeds for searching a range, which are not reported: a list, or a number, counted from 1000.",
+    "tune_seeds": "Seeds for searching a range; they are not reported. A list, or how many, starting at seed 1000.",
     "evaluate": "lm-eval tasks for trained language models: a list of tasks, or settings.",
     "launcher": "Where the cells are trained, and with which resources.",
     "published": "Published results of arms, shown beside the results: {arm: {metric: {best: 100.0}}}.",

@@ -105,7 +105,7 @@ class EvaluateConfig:
     length: int | None = None
     """Context length in tokens for every arm; null: its training length."""
     limit: int | None = None
-    """Number of documents per task; null: all, as needed for reported results."""
+    """Number of documents per task; null: all. Only results on all documents are reported."""
     local: str | None = None
     """Folder with TASK.jsonl files to use instead of the hub's datasets; null: the hub or its cache."""
     batch_size: int = 16

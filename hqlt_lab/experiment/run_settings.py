@@ -93,7 +93,7 @@ class TrainConfig:
     steps: int = 1000
     """Optimizer steps; for an agent environment steps, as in all other settings of this section that count steps."""
     epochs: int | None = None
-    """Passes over a finite training set (task.rows or task.segments), which determine the steps; null: steps."""
+    """Passes over a finite training set (task.rows or task.segments), instead of `steps`; null: use `steps`."""
     batch_size: int = 128
     """Sequences per optimizer step, over all devices; for an agent episodes."""
     lr: float = 1e-3
@@ -141,7 +141,7 @@ class TrainConfig:
     window: dict[str, Any] | None = None
     """Draw the softmax window of each training step, such as {low: 8, high: 64}; null: as declared by the timing."""
     head: HeadTokens = "all"
-    """Tokens whose logits are computed: all, or only those with a label, which saves most time with many tokens."""
+    """Tokens whose logits are computed: all, or only those with a label, which saves time if they are few."""
     compile: bool = False
     """Use torch.compile."""
     recompute: bool = False

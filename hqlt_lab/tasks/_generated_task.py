@@ -83,7 +83,7 @@ class GeneratedTask(Task):
     data_seed: int = 0
     """Selects the fixed sets short, valid and test."""
     rows: int | None = None
-    """Rows of the training set, which every epoch repeats; null: each row is new."""
+    """Number of rows of a finite training set; null: new rows at every step."""
     order: RowOrder = "fixed"
     """Order of a finite training set: the same in every epoch, or shuffled in each."""
     segments: list[dict[str, Any]] | None = None
@@ -91,7 +91,7 @@ class GeneratedTask(Task):
     test_slices: list[dict[str, Any]] | None = None
     """Parts of valid and test with options that differ from those of the task, and with metrics of their own."""
     targets: Literal["scored", "all_next"] = "scored"
-    """Labels in training: those that are scored, or at all other tokens the next token too."""
+    """Labels in training: only the scored ones, or at every other token the next token as well."""
 
     scores_predictions: ClassVar[bool] = True
     has_sequence_accuracy: ClassVar[bool] = False

@@ -52,7 +52,7 @@ class AssociativeRecall(GeneratedTask):
     gap: int = 0
     """Blanks between the last pair and the first slot."""
     fill: Literal["blank", "random"] = "blank"
-    """Tokens of the gap and of the slots besides the queries: blanks, or tokens drawn from all, keys and values too."""
+    """Tokens in the gap and in slots without a query: blanks, or random tokens, which may be keys and values."""
 
     unread_tokens = 0
 

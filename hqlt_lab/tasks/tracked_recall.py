@@ -38,7 +38,7 @@ class TrackedRecall(GeneratedTask):
     test_length: tuple[int, int] = (16, 48)
     """Smallest and largest number of updates in test."""
     group: str = "S3"
-    """Group of the states: S or A with a number of things, Z with a number of elements, or a product such as Z2xZ3."""
+    """Group of the states: permutations (Sn, or An: even ones), cyclic (Zn), or a product such as Z2xZ3."""
     tags: int = 4
     """Number of values that are stored for each state."""
     values: int = 16

@@ -34,7 +34,7 @@ class VisualMatch(Environment):
     phases: tuple[int, int, int] = (15, 750, 15)
     """Steps of each phase; the second may be 0."""
     apples: int = 10
-    """Number of apples in phase 2, at different ones of 22 cells, drawn for every episode."""
+    """Number of apples in phase 2. Their cells, out of 22, are drawn for every episode."""
     regrow: int | None = 20
     """Steps after which a collected apple regrows; null: never."""
     regrow_at: Literal["same", "random"] = "same"

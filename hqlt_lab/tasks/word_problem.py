@@ -42,7 +42,7 @@ class WordProblem(StateTask):
     label: LabelMode = "every"
     """Labeled tokens: the last one, every one that ends an element, or every one in training only."""
     group: str = "S3"
-    """Group: S or A with a number of things, Z with a number of elements, or factors such as A4xZ5."""
+    """Group: permutations (Sn, or An: even ones), cyclic (Zn), or a product such as A4xZ5."""
     max_moved: int | None = None
     """Inputs are only the permutations that move at most this many things; null: all elements."""
     tokens_per_element: int = 1
