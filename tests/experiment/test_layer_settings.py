@@ -154,6 +154,22 @@ def test_learned_positions_may_be_as_long_as_the_longest_sequence(load):
     assert len(expand_plan(load(model=BASE["model"] | {"positions": {"name": "learned", "length": 39}}))) == 1
 
 
+def test_meta_tokens_count_as_tokens_of_a_document(load):
+    def load_model(**settings):
+        return load(model=BASE["model"] | settings)
+
+    learned = {"name": "learned", "length": 42}
+    assert not load_model(positions=learned, meta_tokens=3).warnings
+    with raises_issue("model.positions", "document_longer_than_positions"):
+        load_model(positions=learned, meta_tokens=4)
+    # the 19 tokens of a training sequence and the meta tokens, or only these, enter the fast weights
+    delayed = {"name": "delayed_stream", "window": 30}
+    with raises_issue("model.timing", "empty_fast_weights"):
+        load_model(timing=delayed, meta_tokens=11)
+    assert len(load_model(timing=delayed, meta_tokens=12).warnings) == 1
+    assert not load_model(timing=delayed, meta_tokens=21).warnings
+
+
 def test_size_is_matched_in_the_layers_that_have_an_mlp(load):
     arms = {"all": {}, "some": {"model.mlp": ["none", "gelu"]}, "mixed": {"model.mlp": ["swiglu", "gelu"]}}
     cells = [cell for _, cell in expand_plan(load(arms=arms, match="parameters"))]

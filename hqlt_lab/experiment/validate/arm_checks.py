@@ -209,25 +209,26 @@ def check_empty_fast_weights(model: Any, tokens: int, cell: Cell) -> tuple[Issue
     for memory in model.memories:
         schedule = memory.schedule
         first = first_read_position(schedule.delay, schedule.hold)
-        if memory.update_rule is None or first == 0:
+        num_empty = first - model.config.meta_tokens  # tokens that read empty fast weights
+        if memory.update_rule is None or num_empty <= 0:
             continue
         length = f"the {tokens} tokens of the longest training sequence of task {cell.task['name']!r}"
-        if first >= tokens:
+        if num_empty >= tokens:
             message = f"with a delay of {first}, not shorter than {length}, the fast weights never receive a token."
             hint = (
                 "Use a smaller window, or timing 'synchronous'. If this is intended, set in the arm: "
                 f"allow: [{EMPTY_FAST_WEIGHTS}]."
             )
             return [ConfigIssue("model.timing", EMPTY_FAST_WEIGHTS, message, hint)], []
-        if 2 * first > tokens:
-            message = f"the fast weights are empty for the first {first} of {length}."
+        if 2 * num_empty > tokens:
+            message = f"the fast weights are empty for the first {num_empty} of {length}."
             return [], [ConfigIssue("model.timing", "mostly_empty_fast_weights", message)]
     return [], []
 
 
 def check_window_length(model: Any, task: Any, cell: Cell) -> Issues:
     """Return a warning if a KV cache is more than MAX_WINDOW_RATIO times as long as any sequence of the task."""
-    longest = max(task.sequence_length(split) for split in task.splits)
+    longest = longest_document(model, task)
     capacity = max((memory.kv_cache_capacity or 0 for memory in model.memories), default=0)
     if capacity <= MAX_WINDOW_RATIO * longest:
         return []
@@ -261,11 +262,18 @@ def check_training_of_memories(model: Any, cell: Cell) -> CheckResult:
 def check_document_length(model: Any, task: Any, cell: Cell) -> Issues:
     """Return an issue if positions have a length and some sequence of the task is longer."""
     limit = None if model.positions is None else model.positions.max_length
-    longest = max(task.sequence_length(split) for split in task.splits)
+    longest = longest_document(model, task)
     if limit is None or longest <= limit:
         return []
-    message = f"there are {limit:,} positions, but the longest sequence of task {cell.task['name']!r} has {longest:,}."
+    message = f"there are {limit:,} positions, but the longest sequence of task {cell.task['name']!r} has {longest:,}"
+    message += ", meta tokens included." if model.config.meta_tokens else "."
     return [ConfigIssue("model.positions", "document_longer_than_positions", message, f"Use {longest} or more.")]
+
+
+def longest_document(model: Any, task: Any) -> int:
+    """Return the number of tokens of the longest sequence of a task, with the meta tokens of the model."""
+    longest: int = max(task.sequence_length(split) for split in task.splits) + model.config.meta_tokens
+    return longest
 
 
 def first_read_position(delay: int, hold: int | None) -> int:
