@@ -253,8 +253,8 @@ def compare_decay_gradients(backend: str, device: str) -> Iterator[BackendCompar
 def decay_gradient_error(backend: str, device: str, log_keep: float, has_channels: bool) -> float:
     """Return the relative error of the gradient of log-keeps that are within 1% of `log_keep`."""
     noise = fixed_noise(1, 2, 40, 16 * 4 + 1, seed=4)
-    q, k, v, spread = noise[..., :64].split(16, -1)
-    log_keeps = log_keep * (1 + 0.01 * spread.tanh())
+    q, k, v, variation = noise[..., :64].split(16, -1)
+    log_keeps = log_keep * (1 + 0.01 * variation.tanh())
     beta = noise[..., 64].sigmoid()
     inputs = [normalize(q, dim=-1), normalize(k, dim=-1), v, log_keeps if has_channels else log_keeps[..., 0], beta]
     grads = []

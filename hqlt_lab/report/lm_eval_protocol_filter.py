@@ -26,7 +26,9 @@ def majority_protocols(records: Sequence[CellRecord]) -> dict[str, Protocols]:
         for metric, protocols in record.protocols.items():
             counts_by_metric.setdefault(metric, Counter())[protocols] += 1
     return {
-        metric: max(counts, key=lambda protocols: (not any(each.is_partial for each in protocols), counts[protocols]))
+        metric: max(
+            counts, key=lambda protocols: (not any(protocol.is_partial for protocol in protocols), counts[protocols])
+        )
         for metric, counts in counts_by_metric.items()
     }
 

@@ -291,7 +291,7 @@ class Coordinator:
 
     @contextmanager
     def checkpoint_on_store_failure(self) -> Iterator[None]:
-        """When the ledger fails, let the running cells save a checkpoint first.  Their results are in their folders."""
+        """If the ledger fails, let the running cells save a checkpoint first.  Their results are in their folders."""
         try:
             yield
         except StoreError:

@@ -159,9 +159,13 @@ class GeneratedTask(Task):
     @property
     def length_ranges(self) -> dict[str, tuple[int, int]]:
         """Smallest and largest size that occur in each split."""
-        ranges = {split: [self.size_range(*requested)] for split, requested in self._requested_ranges().items()}
-        ranges |= {split: [part.task.length_ranges[split] for part in parts] for split, parts in self.parts.items()}
-        return {split: (min(low for low, _ in of), max(high for _, high in of)) for split, of in ranges.items()}
+        ranges_by_split = {split: [self.size_range(*sizes)] for split, sizes in self._requested_ranges().items()}
+        for split, parts in self.parts.items():
+            ranges_by_split[split] = [part.task.length_ranges[split] for part in parts]
+        return {
+            split: (min(low for low, _ in ranges), max(high for _, high in ranges))
+            for split, ranges in ranges_by_split.items()
+        }
 
     @cached_property
     def parts(self) -> Mapping[Split, Sequence[TaskPart]]:

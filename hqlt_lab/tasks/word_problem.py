@@ -100,12 +100,12 @@ class WordProblem(StateTask):
         return len(self.inputs) ** (size // self.tokens_per_element)
 
     def size_range(self, low: int, high: int) -> tuple[int, int]:
-        each = self.tokens_per_element
-        return low // each * each, high // each * each
+        step = self.tokens_per_element
+        return low // step * step, high // step * step
 
     def draw_sizes(self, rng: CounterRng, low: int, high: int) -> IntArray:
-        each = self.tokens_per_element
-        return each * rng.integers("size", low // each, high // each)
+        step = self.tokens_per_element
+        return step * rng.integers("size", low // step, high // step)
 
     def track_state(self, rng: CounterRng, sizes: IntArray, width: int) -> tuple[IntArray, IntArray]:
         count = (width - int(self.bos)) // self.tokens_per_element
@@ -115,9 +115,9 @@ class WordProblem(StateTask):
             pair = (states[t - 1], states[t]) if self.newest_acts == "first" else (states[t], states[t - 1])
             states[t] = self.elements.products[pair]
         blank = FIRST_ELEMENT + len(self.elements.names)
-        each = self.tokens_per_element
-        tokens, labels = np.full((len(sizes), count * each), blank), np.full((len(sizes), count * each), -1)
-        tokens[:, ::each], labels[:, each - 1 :: each] = FIRST_ELEMENT + elements, FIRST_ELEMENT + states.T
+        step = self.tokens_per_element
+        tokens, labels = np.full((len(sizes), count * step), blank), np.full((len(sizes), count * step), -1)
+        tokens[:, ::step], labels[:, step - 1 :: step] = FIRST_ELEMENT + elements, FIRST_ELEMENT + states.T
         if not self.bos:
             return tokens, labels
         first = ((0, 0), (1, 0))

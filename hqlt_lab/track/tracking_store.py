@@ -52,7 +52,7 @@ class TrackingStore:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it is a SQLite database that does not exist yet."""
+        """Whether the store is a SQLite database that does not exist yet."""
         return self.sqlite_path is not None and not has_content(self.sqlite_path)
 
 

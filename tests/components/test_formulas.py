@@ -246,7 +246,7 @@ def test_model_runs_on_the_meta_device():
 
 
 def test_empty_linear_attention_has_zero_gradient():
-    """Otherwise it would be 1e10, which is infinite in 16 bits, and 0 times infinity is nan."""
+    """A gradient of 1e10 would be infinite in 16 bits, and 0 times infinity is NaN."""
     reads, q = torch.zeros(1, 2, 3, 5, requires_grad=True), torch.ones(1, 2, 3, 4)
     outputs = build("update_rule", "linear_attention", width=8, heads=2).normalize_read(reads, q, q)
     outputs.sum().backward()

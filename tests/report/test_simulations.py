@@ -67,7 +67,7 @@ def draw_bounded(generator, shape):
 @pytest.mark.parametrize("n", (2, 3, 5))
 @pytest.mark.parametrize("draw, nominal", [(draw_bounded, 0.05), (draw_two_valued, 0.01), (draw_bimodal, 0.01)])
 def test_a_table_of_four_equal_arms_rarely_holds_a_false_verdict(draw, nominal, n):
-    """Without a threshold `solved`. By t alone 28 % of the two-valued tables hold one with 2 seeds, 8 % with 3."""
+    """With t-tests alone 28 % of the two-valued tables hold one with 2 seeds, 8 % with 3; `solved` is not set."""
     _, any_verdict = simulate_rates(draw, 4, n, studies=250)
     assert is_within_nominal_rate(any_verdict, nominal, 250), any_verdict
 

@@ -104,7 +104,7 @@ def test_with_both_checkpoints_corrupt_training_starts_again(folder):
 
 
 def test_a_flipped_bit_is_detected_anywhere_in_the_file(folder):
-    """Also in the archive's directory, which its own checksums do not cover: torch would read wrong data."""
+    """The archive's own checksums do not cover its directory, so torch would read wrong data."""
     interrupt_run(folder)
     original, corrupt, rng = (folder / "last.ckpt").read_bytes(), folder / "flipped.ckpt", random.Random(0)
     end = len(original) - 10  # the last bytes are the length of the checksum, which is harmless, and the checksum
@@ -137,7 +137,7 @@ class CrashingLog(MetricsLog):
 
 
 def test_a_run_that_started_again_and_was_killed_does_not_resume_from_the_old_checkpoint(folder, tmp_path):
-    """Otherwise best.ckpt would be of the new run, and the best metrics of the old one."""
+    """Such a resumed run would have best.ckpt of the new run and the best metrics of the old one."""
     best = {"report": "best_valid", "keep": "best", "valid_every": 2, "checkpoint_every": 8}
     straight = fit(tiny_cell(**best), tmp_path / "straight")
     interrupt_run(folder, **best)

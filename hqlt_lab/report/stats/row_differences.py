@@ -49,10 +49,10 @@ def arm_values(row: "Row", metric: str) -> ArmValues:
 def describe_difference(difference: Difference, row: "Row", baseline: "Row", metric: str) -> Difference:
     """Return a difference with its interval clipped to possible values, and with exact tests added."""
     low, high = difference.low, difference.high
-    ranges = [each.percent_ranges.get(metric) for each in (row, baseline)]
+    ranges = [compared.percent_ranges.get(metric) for compared in (row, baseline)]
     if low is not None and high is not None and ranges[0] is not None and ranges[1] is not None:
         low, high = ranges[0].clip_difference((low, high), ranges[1])
-    solved, baseline_solved = (each.summaries[metric].solved for each in (row, baseline))
+    solved, baseline_solved = (compared.summaries[metric].solved for compared in (row, baseline))
     values = paired_differences(row.values_by_seed(metric), baseline.values_by_seed(metric))
     return replace(
         difference,

@@ -54,8 +54,8 @@ def compose_notes(experiment: Experiment, rows: Sequence[Row], has_p_columns: bo
     budgets = {(row.points_tried, row.cells_tried) for row in rows if not row.is_quoted}
     if experiment.tune and len(budgets) == 1:
         points, cells = budgets.pop()
-        tried = f"{pluralize_count(points, 'point')} ({pluralize_count(cells, 'cell')}) per arm"
-        notes.append(f"{', '.join(experiment.tune)} selected by the {measure.statistic} of {measure.select}: {tried}.")
+        budget = f"{pluralize_count(points, 'point')} ({pluralize_count(cells, 'cell')}) per arm"
+        notes.append(f"{', '.join(experiment.tune)} selected by the {measure.statistic} of {measure.select}: {budget}.")
     notes += protocol_notes([record for row in rows for record in row.records], reported_metrics(measure))
     return notes + matching_notes(experiment, rows)
 
