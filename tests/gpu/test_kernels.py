@@ -7,12 +7,14 @@ import torch
 import torch.nn.functional as F
 
 from hqlt_lab.check.backend_comparison import compare_backend, relative_error
+from hqlt_lab.check.component_under_test import fixed_noise
 from hqlt_lab.model.config import OpsConfig
 from hqlt_lab.model.sequence_model import build_model
 from hqlt_lab.ops.dispatch import ATTENTION_BACKENDS, REFERENCE_BACKENDS, SCAN_BACKENDS, is_installed, linear_scan
 from hqlt_lab.ops.gates import Gates, distinct_gates, map_gates
 from hqlt_lab.rundir.diagnostics import read_backends, read_determinism_check
 from hqlt_lab.train.fit import fit
+from tests.model.test_setting_crosses import ROWS, assert_accurate, build_row
 from tests.train.conftest import tiny_cell
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")]
@@ -31,9 +33,14 @@ def test_every_backend_equals_the_reference(backend):
     assert [result for result in results if result.outcome == "passed"]
 
 
-@pytest.mark.parametrize("channels", [8, 24, 64, 256])
-def test_every_kernel_of_fla_agrees_with_the_reference_in_bfloat16(channels):
-    """Gradients of decays included, which Triton's interpreter computes incorrectly in bfloat16."""
+@pytest.mark.parametrize(
+    ("channels", "value_channels"), [(8, 8), (24, 24), (64, 64), (256, 256), (96, 16), (24, 64)], ids=str
+)
+def test_every_kernel_of_fla_agrees_with_the_reference_in_bfloat16(channels, value_channels):
+    """Gradients of decays included, which Triton's interpreter computes incorrectly in bfloat16.
+
+    Keys and values have other numbers of channels with wide feature maps, and where the sizes of a memory say so.
+    """
     if not is_installed("fla"):
         pytest.skip("fla is not installed")
     generator = torch.Generator().manual_seed(0)
@@ -42,7 +49,7 @@ def test_every_kernel_of_fla_agrees_with_the_reference_in_bfloat16(channels):
         return torch.randn(2, 2, 130, *shape, generator=generator)
 
     q, k, p = (F.normalize(normal(channels), dim=-1).bfloat16() for _ in range(3))
-    v, beta, erase = normal(channels).bfloat16(), normal().sigmoid(), normal(channels).sigmoid()
+    v, beta, erase = normal(value_channels).bfloat16(), normal().sigmoid(), normal(channels).sigmoid()
     scalar, log_keep = -0.1 * normal().exp(), -0.1 * normal(channels).exp()
     for gates in (
         Gates(scalar),
@@ -91,12 +98,23 @@ def test_sequence_in_chunks_and_token_by_token_equals_one_call(timing, attention
     torch.testing.assert_close(torch.cat(outputs, 1), expected, atol=0.1, rtol=0.1)
 
 
+@pytest.mark.parametrize("row", ROWS, ids=str)
+@torch.no_grad()
+def test_combination_of_settings_is_accurate_in_mixed_precision(row):
+    model, x = build_row(row, width=64, mlp_width=64), fixed_noise(2, 70, 64)
+    expected, _ = model(x)
+    with torch.autocast("cuda", torch.bfloat16):
+        actual, _ = model.float().cuda()(x.float().cuda())
+    assert_accurate(row, actual.cpu(), expected)
+
+
+@pytest.mark.parametrize("train", [{}, {"window": {"low": 2, "high": 6}, "memories": {"fw": {"start_step": 4}}}])
 @pytest.mark.parametrize("timing", ["synchronous", "delayed_stream", "delayed_chunk"])
-def test_deterministic_training_is_reproducible(tmp_path, timing):
+def test_deterministic_training_is_reproducible(tmp_path, timing, train):
     model = {"width": 128, "timing": {"name": timing, "window": 4}}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        fit(tiny_cell(model=model, trainer={"accelerator": "auto", "deterministic": True}), tmp_path)
+        fit(tiny_cell(model=model, trainer={"accelerator": "auto", "deterministic": True}, **train), tmp_path)
     assert read_determinism_check(tmp_path).repeatable
     assert read_backends(tmp_path)["device"] == "cuda"
 

@@ -212,7 +212,10 @@ def values_and_gradients(scan, inputs, context, dtype):
 
 
 def print_errors_in_interpreter():
-    """Print the kernel and the largest relative error of scans by fla that no shipped rule needs, or not with hold."""
+    """Print the dtype and the largest relative error of scans by fla that no shipped rule needs by itself.
+
+    Those are forms of gates, some of them with hold, and keys with more channels than values, as of wide feature maps.
+    """
     enable_triton_interpreter()
     valid = torch.rand(B, 18, generator=torch.Generator().manual_seed(4)) < 0.8
     first = make_scan(18, lookup="first", writes=2)
@@ -222,6 +225,9 @@ def print_errors_in_interpreter():
         (None, torch.float32, erase_before_write(look_up_late(first))),
         (None, torch.float32, make_scan(18, lookup="own", decay="scalar", writes=2)),
         (None, torch.float16, make_scan(18, lookup="early")),
+        (None, torch.float32, make_scan(18, decay="scalar")),
+        (None, torch.float32, tie_gates(make_scan(18, lookup="key", decay="scalar"))),
+        (None, torch.float32, tie_gates(make_scan(18, lookup="key", decay="none"))),
     ):
         context = ScanContext(hold, valid, doc_starts(18, hold))
         expected = values_and_gradients(recurrent_scan, inputs, context, torch.float64)
@@ -237,6 +243,6 @@ def test_forms_of_gates_that_no_rule_has_agree_with_the_reference_in_the_interpr
     script = "from tests.ops.test_fla_kernels import print_errors_in_interpreter; print_errors_in_interpreter()"
     process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     errors = [json.loads(line) for line in process.stdout.splitlines()]
-    assert len(errors) == 5, process.stderr
+    assert len(errors) == 8, process.stderr
     for dtype, error in errors:
         assert error < {"torch.float32": 1e-5, "torch.float16": 1e-2}[dtype]
