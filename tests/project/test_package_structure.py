@@ -181,6 +181,18 @@ def test_a_folder_has_few_modules():
     assert Counter(file.parent for file in modules).most_common(1)[0][1] <= MAX_MODULES
 
 
+def test_module_names_do_not_repeat_or_shadow_the_standard_library():
+    """Commands are named by the command, components by their registered name; `_base` and `_options` are per family."""
+    registered = {Path(describe(kind, name).file) for kind in KINDS for name in available(kind)}
+    commands = ROOT / "hqlt_lab/cli/commands"
+    names = Counter(
+        file.stem
+        for file in source_files()
+        if file not in registered and file.parent != commands and not file.name.startswith("_")
+    )
+    assert [name for name, count in names.items() if count > 1 or name in sys.stdlib_module_names] == []
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_file_name_is_registered_name_is_class_name(kind):
     for name in available(kind):
