@@ -12,6 +12,7 @@ any mutant escapes.
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -25,7 +26,8 @@ ROOT = Path(__file__).parents[2]
 COPIED = ("hqlt_lab", "components", "registry", "tests", "experiments", "docs", "pyproject.toml")
 FAILING_TEST = re.compile(r"^(?:FAILED|ERROR) (\S+?::.+?)(?: - |$)", re.MULTILINE)  # a line of pytest's summary
 TESTS_FAILED = 1  # pytest's exit code; others mean that the tests could not run
-TIME_LIMIT = 600  # seconds; a mutant may cause an endless loop, which counts as caught
+# seconds; a mutant may cause an endless loop, which counts as caught.  On a busy machine tests wait without computing.
+CPU_LIMIT, TIME_LIMIT = 600, 3600
 
 
 def copy_repository(folder: Path) -> None:
@@ -52,17 +54,25 @@ def apply_mutant(mutant: Mutant, folder: Path) -> str:
     return text
 
 
-def run_tests(folder: Path, arguments: Sequence[str], timeout: float | None) -> tuple[int, list[str]]:
-    """Run pytest in the copy; return its exit code and the ids of the failing tests."""
+def run_tests(folder: Path, arguments: Sequence[str], has_limit: bool) -> tuple[int, list[str]]:
+    """Run pytest in the copy; return its exit code and the ids of the failing tests.
+
+    If it exceeds the limits of time, the code is TESTS_FAILED and there are no ids.
+    """
     # PYTHONSAFEPATH: the working folder would come first in sys.path and hide the links to components and registry
     import_path = os.pathsep.join([str(folder / "import_path"), str(folder)])
     environment = os.environ | {"PYTHONPATH": import_path, "PYTHONSAFEPATH": "1", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "pytest", "-q", "-m", "not slow and not gpu"]
+    if has_limit:
+        command = ["prlimit", f"--cpu={CPU_LIMIT}", *command]
+    timeout = TIME_LIMIT if has_limit else None
     try:
         result = subprocess.run(
             [*command, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=timeout
         )
     except subprocess.TimeoutExpired:
+        return TESTS_FAILED, []
+    if result.returncode == -signal.SIGKILL:
         return TESTS_FAILED, []
     return result.returncode, FAILING_TEST.findall(result.stdout)
 
@@ -70,7 +80,7 @@ def run_tests(folder: Path, arguments: Sequence[str], timeout: float | None) -> 
 def find_catching_test(mutant: Mutant, folder: Path) -> str | None:
     """Apply the mutant and return the id of the first of its tests that fails, or None if it escapes."""
     start, text = time.monotonic(), apply_mutant(mutant, folder)
-    code, failing_tests = run_tests(folder, (*mutant.tests, "-x"), TIME_LIMIT)
+    code, failing_tests = run_tests(folder, (*mutant.tests, "-x"), has_limit=True)
     (folder / mutant.file).write_text(text)
     verdict = {0: "ESCAPED", TESTS_FAILED: "caught"}.get(code, f"tests could not run (pytest exit code {code})")
     test = failing_tests[0] if failing_tests else "time limit exceeded" if code == TESTS_FAILED else ""
@@ -85,7 +95,7 @@ def main(words: list[str]) -> int:
         copy_repository(folder)
         tests = {mutant.name: find_catching_test(mutant, folder) for mutant in selected}
         catching_tests = sorted({test for test in tests.values() if test and "::" in test})
-        code, broken_tests = run_tests(folder, catching_tests, None) if catching_tests else (0, [])
+        code, broken_tests = run_tests(folder, catching_tests, has_limit=False) if catching_tests else (0, [])
     for test in broken_tests:
         print(f"fails without a mutant too: {test}")
     escaped = [name for name, test in tests.items() if test is None or test in broken_tests]

@@ -166,6 +166,9 @@ def test_checks_occur_in_the_declared_share_of_training_rows_and_never_in_tests(
     assert sum(shares.values()) == pytest.approx(1)
     for count, expected in {0: 0.2, 1: 0.16, 2: 0.16, 4: 0.16, 8: 0.16, 16: 0.16}.items():
         assert abs(shares[count] - expected) < 4 * (expected * (1 - expected) / ROWS) ** 0.5
+    # the number of swaps is a power of 2, so the last check follows the last swap: check, variable, address, query
+    checked = np.nonzero(num_checks)[0]
+    assert (train.tokens[checked, train.lengths[checked] - 5] == 3).all()
 
 
 def test_the_shortcut_of_tracked_recall_reaches_its_declared_accuracy():
@@ -180,6 +183,13 @@ def test_the_shortcut_of_tracked_recall_reaches_its_declared_accuracy():
         guessed[row] = (counts[arrays.labels[row, position] - 15] == max(counts)) / counts.count(max(counts))
     (declared,) = task.shortcut_scores["accuracy"].values()
     assert abs(100 * guessed.mean() - declared) < 4 * 100 * guessed.std() / 4000**0.5
+
+
+def test_tags_of_tracked_recall_are_asked_after_any_update():
+    task = lab.build("task", {"name": "tracked_recall", "queries": 1, "test_length": [3, 3]})
+    places = task.generate_arrays("test", 0, 0, ROWS).labels.argmax(1) - task.table_tokens
+    shares = [(places == updates).mean() for updates in (1, 2, 3)]
+    assert sum(shares) == pytest.approx(1) and all(abs(share - 1 / 3) < 4 * (2 / 9 / ROWS) ** 0.5 for share in shares)
 
 
 def test_rows_of_tracked_recall_have_the_published_size():
