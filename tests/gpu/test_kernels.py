@@ -37,9 +37,9 @@ def test_every_backend_equals_the_reference(backend):
     ("channels", "value_channels"), [(8, 8), (24, 24), (64, 64), (256, 256), (96, 16), (24, 64)], ids=str
 )
 def test_every_kernel_of_fla_agrees_with_the_reference_in_bfloat16(channels, value_channels):
-    """Gradients of decays included, which Triton's interpreter computes incorrectly in bfloat16.
+    """Compare outputs and gradients, also those of decays, which Triton's interpreter computes incorrectly in bfloat16.
 
-    Keys and values have other numbers of channels with wide feature maps, and where the sizes of a memory say so.
+    Keys and values have different numbers of channels with wide feature maps, or if `model` sets both sizes.
     """
     if not is_installed("fla"):
         pytest.skip("fla is not installed")
