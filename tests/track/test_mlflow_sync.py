@@ -3,9 +3,9 @@
 import shutil
 import socket
 import sqlite3
-import threading
 import time
 from contextlib import closing
+from types import SimpleNamespace
 
 import pytest
 
@@ -204,18 +204,17 @@ def test_the_end_of_a_study_waits_while_cells_are_sent_and_a_wait_that_is_interr
 
 
 def test_the_wait_for_mlflow_ends_when_nothing_was_sent_for_the_timeout(study, monkeypatch):
-    monkeypatch.setattr(mlflow_sync, "PROGRESS_INTERVAL", 0.01)
-    sync_thread = SyncThread(TrackingStore("http://127.0.0.1:9"), study, interval=0.1)  # nothing listens there
-    reports, start = [], time.monotonic()
+    sync_thread = SyncThread(TrackingStore("http://127.0.0.1:9"), study)  # nothing listens there
+    waits, reports = [], []
 
-    def send_batch():
-        sync_thread.queue.writer.batches_sent += 1
+    def wait(seconds):
+        """Let that time pass; a batch is sent in the second, fourth and sixth wait."""
+        waits.append(seconds)
+        sync_thread.queue.writer.batches_sent += len(waits) in (2, 4, 6)
+        return False
 
-    def on_progress(sent, total):
-        reports.append((sent, total))
-        if len(reports) < 4:
-            threading.Timer(0.2, send_batch).start()
-
-    threading.Timer(0.2, send_batch).start()
-    assert sync_thread.drain_queue(1.0, on_progress) is not None
-    assert len(reports) == 4 and time.monotonic() - start > 1.0 + 4 * 0.2
+    monkeypatch.setattr(mlflow_sync, "PROGRESS_INTERVAL", 1.0)
+    monkeypatch.setattr(mlflow_sync, "time", SimpleNamespace(monotonic=lambda: sum(waits)))
+    monkeypatch.setattr(sync_thread.drain_finished, "wait", wait)
+    backlog = sync_thread.drain_queue(2.5, lambda *numbers: reports.append(numbers))
+    assert len(reports) == 3 and waits == [1.0] * 8 + [0.5] and backlog is not None
