@@ -11,6 +11,10 @@ from hqlt_lab.registry import find_failing_component
 class TransientError(TrainingError):
     """A failure whose cause may be gone at the next attempt."""
 
+    def __init__(self, why: str, signature: str = "") -> None:
+        super().__init__(why)
+        self.signature = signature  # of the error in a child process; see `Failure`
+
 
 class Failure(NamedTuple):
     """Why a run failed."""
@@ -22,8 +26,10 @@ class Failure(NamedTuple):
 
 def describe_failure(error: Exception) -> Failure:
     """Return the reason for a failure.  An HqltError (except TransientError) and a bug in a component are permanent."""
+    if isinstance(error, TransientError):
+        return Failure(redact_secrets(str(error)), False, error.signature)
     if isinstance(error, HqltError):
-        return Failure(redact_secrets(str(error)), not isinstance(error, TransientError))
+        return Failure(redact_secrets(str(error)), True)
     component_failure = find_failing_component(error)
     why = str(component_failure) if component_failure else f"{type(error).__name__}: {error}"
     return Failure(

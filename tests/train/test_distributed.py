@@ -14,13 +14,16 @@ import psutil
 import pytest
 import torch
 
-from hqlt_lab.errors import TrainingError
+from hqlt_lab.errors import ConfigError, ConfigIssue, HqltError
 from hqlt_lab.experiment.cell import cell_from_dict
 from hqlt_lab.registry import load_components
 from hqlt_lab.rundir.outcome import read_outcome
-from hqlt_lab.train.distributed.fit_in_subprocess import fit_in_subprocess, relay_metrics
+from hqlt_lab.train.describe_failure import describe_failure
+from hqlt_lab.train.distributed.fit_in_subprocess import fit_in_subprocess, read_outcome_or_raise, relay_metrics
+from hqlt_lab.train.distributed.rank_main import end_message
 from hqlt_lab.train.fit import fit, fit_in_process
 from hqlt_lab.train.interrupt import RunInterrupted
+from tests.issues import raises_issue
 from tests.train.conftest import MetricsLog, equal_weights, last_weights, tiny_cell
 
 NONDETERMINISTIC_MIXERS = Path(__file__).parent / "nondeterministic_mixers.py"
@@ -162,7 +165,19 @@ def test_two_processes_diverge_together(tmp_path):
     assert outcome.status == "diverged" and (tmp_path / "diverged.pt").exists()
 
 
+def test_an_error_of_the_child_keeps_its_issues_and_what_tells_whether_it_repeats(tmp_path):
+    def relay(error):
+        with pytest.raises(HqltError) as raised:
+            read_outcome_or_raise(tmp_path, json.loads(json.dumps(end_message(error))))
+        return raised.value
+
+    issue = ConfigIssue("train.batch_size", "batch_not_divisible", "It is not divisible.", arms=("a, b",))
+    assert relay(ConfigError(issue)).issues == (issue,)
+    failure = describe_failure(RuntimeError("the same in every attempt"))
+    assert failure.signature and describe_failure(relay(RuntimeError("the same in every attempt"))) == failure
+
+
 @pytest.mark.slow
 def test_an_error_in_the_child_process_is_raised_in_the_parent(tmp_path):
-    with pytest.raises(TrainingError, match=r"train\.batch_size: "):
+    with raises_issue("train.batch_size", "batch_not_divisible", ConfigError):
         fit(tiny_cell(devices=2, accumulate=4), tmp_path)

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO, TypeAlias
 
-from hqlt_lab.errors import ConfigIssue, IssueError, StoreError, TrainingError
+from hqlt_lab.errors import ConfigError, ConfigIssue, IssueError, StoreError, TrainingError
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.files import DiskFull, decode_json, read_json
 from hqlt_lab.registry import CodeChanged
@@ -124,8 +124,12 @@ def read_outcome_or_raise(folder: Path, last_message: dict[str, Any]) -> Outcome
     for key, error_type in NON_FAILURE_ERRORS.items():
         if key in last_message:
             raise restore_error(error_type, last_message[key])
+    if last_message.get("issues"):
+        raise restore_error(ConfigError, last_message["issues"])
     if "why" in last_message:
-        raise (TrainingError if last_message["permanent"] else TransientError)(last_message["why"])
+        if last_message["permanent"]:
+            raise TrainingError(last_message["why"])
+        raise TransientError(last_message["why"], last_message.get("signature", ""))
     raise TransientError(f"The training process ended without a result. Its output is in {folder / PROCESS_LOG_FILE}.")
 
 

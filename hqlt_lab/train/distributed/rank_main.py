@@ -69,10 +69,11 @@ def main(file: Path, stop_with_stdin: bool) -> int:
 
 def end_message(error: Exception) -> dict[str, object]:
     """Return the last message of a run that ended with this error, for the parent process."""
+    issues = [asdict(issue) for issue in error.issues] if isinstance(error, IssueError) else []
     for key, error_type in NON_FAILURE_ERRORS.items():
         if isinstance(error, error_type):
-            return {key: [asdict(issue) for issue in error.issues] if isinstance(error, IssueError) else str(error)}
-    return describe_failure(error)._asdict()
+            return {key: issues or str(error)}
+    return {**describe_failure(error)._asdict(), "issues": issues}
 
 
 def record_peer_failure(folder: Path, error: Exception) -> int:
