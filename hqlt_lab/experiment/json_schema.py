@@ -52,8 +52,8 @@ SECTION_DESCRIPTIONS = {
     "one_at_a_time": "Axes as in `cross`; every arm is trained unchanged, and with each single value of each axis.",
     "tune": "Settings tuned for every arm: a path and its values, or a range to search.",
     "seeds": "Number of seeds per setting, a list of seeds, or how many are added until all comparisons are decided.",
-    "tune_seeds": "Seeds for tuning; they are not reported. A list, or how many, starting at seed 1000. They are used for "
-    "ranges, and also for lists if seeds are added until all comparisons are decided.",
+    "tune_seeds": "Seeds for tuning; they are not reported. A list, or how many, starting at seed 1000. They are used "
+    "for ranges, and also for lists if seeds are added until all comparisons are decided.",
     "evaluate": "lm-eval tasks for trained language models: a list of tasks, or settings.",
     "launcher": "Where the cells are trained, and with which resources.",
     "published": "Published results of arms, shown beside the results: {arm: {metric: {best: 100.0}}}.",
