@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, is_dataclass
 from typing import Any
 
@@ -40,6 +40,12 @@ def format_count(count: float) -> str:
 def pluralize_count(count: int, noun: str) -> str:
     """Return e.g. "1 cell" or "2 cells"."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def join_numbers(numbers: Iterable[int]) -> str:
+    """Return e.g. "5, 8 and 12"."""
+    texts = [str(number) for number in numbers]
+    return " and ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
 
 
 def format_scaled(value: float, base: int, units: tuple[str, ...]) -> str:

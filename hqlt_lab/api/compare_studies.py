@@ -36,8 +36,10 @@ def resolve_target(target: str | Path, overrides: Sequence[str], runs: str | Pat
     if path.is_file() or path.suffix in (".yaml", ".yml"):
         experiment = load_experiment(path, overrides)
         store = open_study(root, experiment.file)
-        records = open_plan(experiment, store).list_records()
-        return study_from_file(name, experiment, records, study_commits(store.folder, root / "artifacts"))
+        plan = open_plan(experiment, store)
+        return study_from_file(
+            name, plan.experiment, plan.list_records(), study_commits(store.folder, root / "artifacts")
+        )
     folder = path if is_study_folder(path) else root / "studies" / name
     if is_study_folder(folder):
         study_root = folder.resolve().parents[1]

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hqlt_lab.experiment.cell import Cell
-from hqlt_lab.study.eta import EtaEstimator
+from hqlt_lab.study.eta import EtaEstimator, Workload
 from hqlt_lab.study.ledger.cell_record import CellRecord
 from hqlt_lab.study.progress_tracker import ProgressTracker, cell_title, format_end_state
 from hqlt_lab.study.study_callback import StudyCallback
@@ -61,6 +61,10 @@ class NotebookProgress(ProgressTracker):
             self.notes.append(f"{cell_title(record)}: {format_end_state(record)}. {record.why}".rstrip())
         self.notes += [f"{cell_title(record)}: {warning}" for warning in record.warnings]
         self.show(self.format_progress())
+
+    def on_look(self, text: str, num_added: int, waiting: Mapping[str, Workload]) -> None:
+        super().on_look(text, num_added, waiting)
+        self.add_note(text)
 
     def on_interrupt(self) -> None:
         self.add_note("Stopping after every cell has saved a checkpoint. Interrupt again to stop at once.")

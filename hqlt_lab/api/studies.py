@@ -30,6 +30,7 @@ from hqlt_lab.study.ledger.attempt_history import AttemptHistory
 from hqlt_lab.study.ledger.cell_record import CellStates
 from hqlt_lab.study.ledger.study_store import STORE_VARIABLE, list_studies
 from hqlt_lab.study.notebook_components import write_notebook_components
+from hqlt_lab.study.plan.look_record import apply_recorded_looks, describe_looks
 from hqlt_lab.study.plan.plan_cache import compute_fingerprint, load_plan, save_plan
 from hqlt_lab.study.run_study import (
     CellSelection,
@@ -254,6 +255,7 @@ class StudyStatus:
     records: "list[CellRecord]"
     reported_metrics: list[str]  # names
     workers: list[str]  # descriptions of the running workers
+    looks: str = ""  # a sentence on the looks that were taken; empty if the number of seeds is fixed
 
 
 def read_status(
@@ -262,6 +264,7 @@ def read_status(
     """Return the state of every cell; uses the cached plan of the study if nothing has changed since."""
     source = require_source(file) if isinstance(file, Experiment) else read_source(Path(file), overrides)
     store, fingerprint = open_study(runs, source.file), compute_fingerprint(source)
+    looks = ""
     if cached_plan := load_plan(store.folder, fingerprint):
         cell_states = CellStates(AttemptHistory(store), store, cached_plan.retries)
         cells = [(cell_ref, cell_ref.point or {}) for cell_ref in cached_plan.select_cells(only)]
@@ -272,9 +275,11 @@ def read_status(
         is_selected = make_cell_filter(plan.experiment, plan, only)
         cells = [(ref, plan.resolve_point(ref) or {}) for ref in plan.list_cells() if is_selected(ref)]
         save_plan(plan, fingerprint)
+        if plan.experiment.looks:
+            looks = describe_looks(plan.evaluate_looks(), plan.experiment.looks)
     superseded = [record for cell in cells for record in cell_states.list_superseded(*cell)]
     records = [*(cell_states.cell_record(*cell) for cell in cells), *superseded]
-    return StudyStatus(records, report_metrics, store.backend.list_workers())
+    return StudyStatus(records, report_metrics, store.backend.list_workers(), looks)
 
 
 def forget_study_cells(
@@ -298,11 +303,10 @@ def read_records(file: str | Path, overrides: Sequence[str], runs: str | Path) -
     if cached_plan := load_plan(store.folder, fingerprint):
         cell_states = CellStates(AttemptHistory(store), store, cached_plan.retries)
         records = [cell_states.cell_record(cell_ref, cell_ref.point or {}) for cell_ref in cached_plan.cells]
-        return validate_experiment(source, cached_plan.warnings), records
-    experiment = validate_experiment(source)
-    plan = open_plan(experiment, store)
+        return apply_recorded_looks(validate_experiment(source, cached_plan.warnings), store.folder), records
+    plan = open_plan(validate_experiment(source), store)
     save_plan(plan, fingerprint)
-    return experiment, plan.list_records()
+    return plan.experiment, plan.list_records()
 
 
 def results(file: str | Path, *, overrides: Sequence[str] = (), runs: str | Path = DEFAULT_RUNS) -> "pandas.DataFrame":

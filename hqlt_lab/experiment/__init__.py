@@ -6,6 +6,7 @@ load_experiment   load and validate an experiment file
 arm_title         the title of an arm: its name and crossed levels
 run_settings      dataclasses of the settings sections: train, trainer, agent, measure, prune, match
 parse_axes        the axes of cross, one_at_a_time and tune: lists of values, and searched ranges
+parse_seeds       seeds: their number, a list, or looks until comparisons are decided
 apply_overrides   changes to the base by path: arms, axes, tuned values, --set
 fill_defaults     fill in all defaults, and strip them again for cell keys
 size_matching     make arms equal in parameters, state or FLOPs

@@ -22,12 +22,19 @@ class PlannedCell(NamedTuple):
 
 
 def expand_plan(experiment: "Experiment") -> list[PlannedCell]:
-    """Return all cells that are known in advance: those of the grid. A searched range adds cells during the study."""
+    """Return all cells that are known in advance: those of the grid.
+
+    A searched range adds cells during the study. If seeds are added until all comparisons are decided, these are the
+    cells before the first look; with `tune`, those that select the tuned values.
+    """
+    seeds: Sequence[int] = experiment.seeds
+    if experiment.looks:
+        seeds = experiment.tune_seeds if experiment.tune else experiment.seeds[: experiment.looks[0]]
     return [
         planned
         for arm in experiment.arms
         for point in iter_grid_points(experiment.tune)
-        for planned in expand_seeds(experiment.make_cell(arm, point, 0), experiment.seeds)
+        for planned in expand_seeds(experiment.make_cell(arm, point, 0), seeds)
     ]
 
 

@@ -12,8 +12,8 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from hqlt_lab.experiment.lm_eval_section import EvaluateConfig
-from hqlt_lab.experiment.load_experiment import DEFAULT_SEEDS, DEFAULT_TUNE_SEEDS
 from hqlt_lab.experiment.parse_axes import Range
+from hqlt_lab.experiment.parse_seeds import DEFAULT_SEEDS, DEFAULT_TUNE_SEEDS, SeedsUntilDecided
 from hqlt_lab.experiment.run_settings import (
     MATCH_QUANTITIES,
     MEMORIES,
@@ -51,8 +51,9 @@ SECTION_DESCRIPTIONS = {
     "cross": "Axes, each a path and its values; every arm is trained with every combination.",
     "one_at_a_time": "Axes as in `cross`; every arm is trained unchanged, and with each single value of each axis.",
     "tune": "Settings tuned for every arm: a path and its values, or a range to search.",
-    "seeds": "Number of seeds per setting, or a list of seeds.",
-    "tune_seeds": "Seeds for searching a range; they are not reported. A list, or how many, starting at seed 1000.",
+    "seeds": "Number of seeds per setting, a list of seeds, or how many are added until all comparisons are decided.",
+    "tune_seeds": "Seeds for tuning; they are not reported. A list, or how many, starting at seed 1000. They are used "
+    "for ranges, and also for lists if seeds are added until all comparisons are decided.",
     "evaluate": "lm-eval tasks for trained language models: a list of tasks, or settings.",
     "launcher": "Where the cells are trained, and with which resources.",
     "published": "Published results of arms, shown beside the results: {arm: {metric: {best: 100.0}}}.",
@@ -84,7 +85,7 @@ def build_json_schema() -> Schema:
         "one_at_a_time": axis,
         "match": {"oneOf": [{"enum": [*MATCH_QUANTITIES, None]}, settings_schema(MatchConfig) | {"required": ["on"]}]},
         "tune": {"type": "object", "additionalProperties": {"oneOf": [{"type": "array"}, settings_schema(Range)]}},
-        "seeds": seeds | {"default": DEFAULT_SEEDS},
+        "seeds": {"oneOf": [*seeds["oneOf"], settings_schema(SeedsUntilDecided)], "default": DEFAULT_SEEDS},
         "tune_seeds": seeds | {"default": DEFAULT_TUNE_SEEDS},
         "published": rows,
         "quoted": rows,

@@ -17,6 +17,13 @@ from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.experiment.fill_defaults import SectionCache, fill_component, fill_defaults
 from hqlt_lab.experiment.lm_eval_section import EvaluateConfig, find_unavailable_metrics, parse_evaluate
 from hqlt_lab.experiment.parse_axes import Range, parse_grid, parse_tune
+from hqlt_lab.experiment.parse_seeds import (
+    DEFAULT_SEEDS,
+    DEFAULT_TUNE_SEEDS,
+    FIRST_TUNE_SEED,
+    parse_looks,
+    parse_seeds,
+)
 from hqlt_lab.experiment.run_settings import MatchConfig, MeasureConfig, PruneConfig
 from hqlt_lab.experiment.size_matching import find_match_conflicts, find_reference_arms, match_arm, parse_match
 from hqlt_lab.experiment.validate.arm_checks import ALLOWABLE_ISSUES
@@ -29,6 +36,7 @@ from hqlt_lab.experiment.validate.section_checks import (
     check_published_rows,
     check_replaced_components,
     check_titles,
+    find_looks_issues,
     parse_section,
     select_valid_sections,
 )
@@ -41,9 +49,7 @@ SECTIONS = (
     "question", "task", "model", "train", "agent", "trainer", "ops", "arms", "cross", "one_at_a_time", "match", "tune",
     "seeds", "tune_seeds", "prune", "measure", "evaluate", "published", "quoted", "launcher",
 )  # fmt: skip
-DEFAULT_SEEDS, DEFAULT_TUNE_SEEDS = 3, 1
 MAX_NAME_BYTES = 150  # of an experiment's name; file names in its folder are longer and must stay below 255
-FIRST_TUNE_SEED = 1000  # `tune_seeds: 2` means 1000 and 1001, so that no reported seed is used for tuning
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +86,7 @@ class Experiment:
     measure: MeasureConfig
     published: Mapping[str, Any]
     quoted: Mapping[str, Any]
+    looks: tuple[int, ...] = ()  # numbers of seeds after which verdicts are computed; empty: the number is fixed
     match: MatchConfig | None = None  # None: sizes of arms are not matched
     prune: PruneConfig | None = None  # None: no cell is stopped early
     evaluate: EvaluateConfig | None = None  # None: no evaluation with lm-eval
@@ -93,10 +100,17 @@ class Experiment:
     size_cache: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)  # sizes counted for `match`
 
     @property
+    def has_tuning_cells(self) -> bool:
+        """Whether tuned values are selected on `tune_seeds`: for ranges, and if seeds are added until decided.
+
+        Otherwise every point of a grid is trained on all seeds.
+        """
+        return bool(self.tune and self.looks) or any(isinstance(axis, Range) for axis in self.tune.values())
+
+    @property
     def final_seeds(self) -> list[int]:
-        """The seeds that are reported. If a range is searched, seeds used in the search are excluded."""
-        has_search = any(isinstance(axis, Range) for axis in self.tune.values())
-        return [seed for seed in self.seeds if not (has_search and seed in self.tune_seeds)]
+        """The seeds that are reported. Seeds that are used for tuning are excluded."""
+        return [seed for seed in self.seeds if not (self.has_tuning_cells and seed in self.tune_seeds)]
 
     @cached_property
     def reference_arms(self) -> dict[str, Arm]:
@@ -175,6 +189,7 @@ def validate_experiment(source: ExperimentSource, known_warnings: Sequence[str] 
         or (0,),
         measure=collector.call_and_collect(parse_section, MeasureConfig, "measure", config.get("measure", {}))
         or MeasureConfig(),
+        looks=collector.call_and_collect(parse_looks, config) or (),
         published=valid_config.get("published", {}),
         quoted=valid_config.get("quoted", {}),
         match=collector.call_and_collect(parse_match, config.get("match")),
@@ -189,6 +204,7 @@ def validate_experiment(source: ExperimentSource, known_warnings: Sequence[str] 
     if not experiment.final_seeds:
         message = f"all of {list(experiment.seeds)} are used for tuning (tune_seeds)."
         collector.add(ConfigIssue("seeds", "no_final_seed", message, "Add a seed that is not in tune_seeds."))
+    collector.add(*find_looks_issues(experiment))
     if experiment.match:
         collector.add(*find_match_conflicts(valid_config, experiment.match))
     if "evaluate" not in config or experiment.evaluate:  # if the section is invalid, that issue is enough
@@ -292,18 +308,3 @@ def parse_launcher(config: Mapping[str, Any]) -> dict[str, Any]:
     """Parse the `launcher` section: a launcher with its options. The name defaults to `local`."""
     spec = config.get("launcher", "local")
     return fill_component("launcher", {"name": "local", **spec} if isinstance(spec, Mapping) else spec, "launcher")
-
-
-def parse_seeds(config: Mapping[str, Any], key: str, default: int, first_seed: int = 0) -> tuple[int, ...]:
-    """Parse `seeds` or `tune_seeds`: a list of seeds, or their number, counted from `first_seed`."""
-    value = config.get(key, default)
-    is_count = isinstance(value, int) and not isinstance(value, bool)
-    if value == [] or (is_count and value < 1):
-        hint = f"`{key}: [{first_seed}]` trains seed {first_seed} alone."
-        raise ConfigError.at(key, "no_seed", f"at least 1 seed is needed, got {value!r}.", hint)
-    seeds = list(range(first_seed, first_seed + value)) if is_count else value
-    if not isinstance(seeds, list) or not seeds or not all(type(seed) is int and 0 <= seed < 2**63 for seed in seeds):
-        raise ConfigError.at(key, "invalid_seeds", f"a number of seeds or a list of them is needed, got {value!r}.")
-    if len(set(seeds)) < len(seeds):
-        raise ConfigError.at(key, "seed_twice", f"{value!r} contains a seed twice.")
-    return tuple(seeds)

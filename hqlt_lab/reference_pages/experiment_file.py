@@ -26,6 +26,7 @@ SECTION_FORMS = {
     "arms": "A mapping of names to changes: `{vector: {model.mixer: vector}}`. An arm may also have:",
     "match": "`parameters`, `state` or `flops`; `null` removes the `match` of an extended file. Or a mapping with:",
     "tune": "A mapping of paths to lists: `{train.lr: [1e-3, 1e-4]}`. Or, instead of a list, a range:",
+    "seeds": "A number (default `3`), or a list. Or, to add seeds until all comparisons are decided, a mapping with:",
     "evaluate": "A list of tasks, or a mapping with:",
 }  # introduces the keys of a section that has other forms too
 COMPONENT_SECTIONS = {"task": "task", "launcher": "launcher"}  # sections that are a component

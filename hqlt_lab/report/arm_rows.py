@@ -1,7 +1,8 @@
 """Build one row per arm, at the arm's selected hyperparameters (its point).
 
 With `tune` lists every point is trained on every seed, and the row shows the seeds of the selected point. With searched
-ranges, cells that belong to the search (`is_reported` is False) select the point, and only the other cells are shown.
+ranges, or if seeds are added until all comparisons are decided, the cells of the tuning seeds (`is_reported` is False)
+select the point, and only the other cells are shown.
 Only finished cells contribute values; unfinished cells are counted by state.
 """
 
@@ -24,7 +25,8 @@ from hqlt_lab.report.stats.row_differences import attach_differences
 from hqlt_lab.report.stats.summary import Summary, summarize_seeds
 from hqlt_lab.rundir.cell_state import SETTLED_STATES
 from hqlt_lab.stats.baseline_differences import Difference, find_baselines
-from hqlt_lab.stats.metric_scale import metric_resolution
+from hqlt_lab.stats.looks import LookSchedule
+from hqlt_lab.stats.metric_scale import accuracy_resolution, metric_resolution
 from hqlt_lab.stats.proportion_intervals import PercentRange, percent_ranges
 from hqlt_lab.study.ledger.cell_record import CellRecord, group_by_point
 from hqlt_lab.study.plan.select_point import select_point
@@ -100,23 +102,13 @@ def build_rows(experiment: Experiment, records: Sequence[CellRecord]) -> list[Ro
         by_arm.setdefault(record.arm, []).append(record)
     resolution = accuracy_resolution(experiment)
     arms = [build_row(experiment, arm, by_arm.get(arm.title, []), resolution) for arm in experiment.arms]
-    arms = attach_differences(arms, find_baselines(experiment.arms), experiment.measure, resolution)
+    schedule = LookSchedule(tuple(experiment.final_seeds), experiment.looks) if experiment.looks else None
+    arms = attach_differences(arms, find_baselines(experiment.arms), experiment.measure, resolution, schedule)
     quoted = [
         Row(title=ArmTitle(str(name)), is_quoted=True, published_values=values)
         for name, values in experiment.quoted.items()
     ]
     return arms + quoted
-
-
-def accuracy_resolution(experiment: Experiment) -> float:
-    """Return an upper bound, in percent, on how much one test example changes a (normalized) accuracy.
-
-    It is 200 / eval_size, because the chance level is at most 50 %.
-    """
-    if not experiment.base.get("task"):
-        return 0.0  # study loaded from its folder only: the task is not known
-    cell = experiment.make_cell(experiment.arms[0], next(iter_points(experiment.tune)), experiment.seeds[0])
-    return 200 / int(cell.task.get("eval_size", 200))
 
 
 def build_task(experiment: Experiment, arm: Arm, point: Mapping[str, Any] | None) -> Any | None:
@@ -139,7 +131,7 @@ def build_row(experiment: Experiment, arm: Arm, records: Sequence[CellRecord], r
     return Row(
         title=arm.title,
         records=shown,
-        num_seeds=len(shown) or len(experiment.seeds),
+        num_seeds=len(shown) or (experiment.looks or (len(experiment.seeds),))[0],
         summaries=summarize_metrics(shown, experiment.measure, ranges, resolution),
         percent_ranges=ranges,
         point=point,

@@ -6,6 +6,7 @@ from typing import Any
 
 from hqlt_lab.experiment.arm_title import ArmTitle
 from hqlt_lab.experiment.load_experiment import Experiment
+from hqlt_lab.experiment.parse_seeds import MIN_SEEDS
 from hqlt_lab.formatting import format_bytes, format_count
 from hqlt_lab.report.arm_rows import Row, reported_metrics
 from hqlt_lab.report.stats.factorial_effects import Effect
@@ -19,7 +20,7 @@ from hqlt_lab.report.value_formatting import (
 )
 from hqlt_lab.report.wording.table_notes import compose_notes
 from hqlt_lab.report.wording.verdicts import format_verdict
-from hqlt_lab.stats.baseline_differences import MIN_SEEDS, Difference
+from hqlt_lab.stats.baseline_differences import Difference
 
 CellTexts = list[str]
 VERDICT_COLUMN = "verdict"  # after the prefix of its metric
@@ -111,7 +112,9 @@ def metric_columns(rows: Sequence[Row], metric: str, prefix: str) -> dict[str, C
             lambda summary, metric: "{} of {}".format(*summary.solved) if summary.solved else ""
         ),
         f"{prefix}p (permutation)": difference_column(
-            lambda difference, metric: format_p_value(difference.permutation) if difference.n > 1 else ""
+            lambda difference, metric: (
+                format_p_value(difference.permutation) if difference.n > 1 and difference.look is None else ""
+            )
         ),
         f"{prefix}p (Fisher, solved)": difference_column(
             lambda difference, metric: "" if difference.fisher is None else format_p_value(difference.fisher)

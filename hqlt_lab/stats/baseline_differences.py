@@ -7,9 +7,11 @@ A seed determines the initial weights and the batches of every arm, so seeds for
     equivalent          for the primary metric: the interval lies within the margin (two one-sided tests)
     not_significant     otherwise; from MIN_SEEDS_EXTRAPOLATION seeds on with the number of seeds needed
 
-Three exceptions. A verdict needs at least MIN_SEEDS seeds: two equal arms that each solve the task with probability 1/2
+Four exceptions. A verdict needs at least MIN_SEEDS seeds: two equal arms that each solve the task with probability 1/2
 look different with two seeds in 1 of 8 studies, and two seeds do not show whether outcomes are of this kind. If the
 values of the arms form two groups (`two_groups`), a difference also needs Fisher's test of the groups at Holm's level.
+With fewer than MIN_SEEDS_SPREAD seeds, a verdict also needs the t-test with the pooled spread of all comparisons: if
+values form several groups, three seeds of two arms may be in one group each by chance and have almost no spread.
 And an arm is not called better than another one if it lost seeds that the other did not lose, because only its
 surviving seeds are compared; two arms are not called equivalent if only one of them lost a seed.
 
@@ -27,11 +29,12 @@ difference is the true difference that the given number of seeds finds with this
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from hqlt_lab.experiment.arm_title import ArmTitle
 from hqlt_lab.experiment.load_experiment import Arm
+from hqlt_lab.experiment.parse_seeds import MIN_SEEDS
 from hqlt_lab.experiment.run_settings import MeasureConfig
 from hqlt_lab.hashing import hash_json
 from hqlt_lab.stats.exact_tests import discordance_p_value
@@ -40,7 +43,7 @@ from hqlt_lab.stats.metric_scale import is_percentage, metric_resolution
 from hqlt_lab.stats.two_group_outcomes import find_group_threshold, group_p_value
 
 Verdict = Literal["better", "worse", "equivalent", "not_significant"]
-MIN_SEEDS = 3  # required for a verdict
+MIN_SEEDS_SPREAD = 5  # with fewer seeds the spread of one comparison is compared with that of all
 MIN_SEEDS_EXTRAPOLATION = 5  # the 95 % interval of a spread of 3 seeds covers a factor of 12, of 5 seeds 5
 PERCENT_SPAN = 100.0  # by how much a seed that is not solved lowers a metric in percent
 
@@ -78,6 +81,8 @@ class Difference:
     # smallest true difference that n seeds find with a power of 80 %; None: not known
     detectable: float | None = None
     reason: str = ""  # why the verdict is "not_significant", if not because the interval contains 0
+    # the last look at this comparison, counted from 1; 0: none yet; None: the number of seeds is fixed
+    look: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +92,8 @@ class PairTests:
     arm: ArmValues
     baseline: ArmValues
     estimate: MeanEstimate  # of the mean paired difference
+    # the same mean with the pooled spread of all comparisons; None: enough seeds to trust the spread of this one
+    pooled_estimate: MeanEstimate | None = None
     margin: float  # 0: equivalence is not tested
     group_p: float | None  # Fisher's test of two groups of values; None: they form no two groups
     # numbers of seeds that only the arm and only the baseline solve; None: the task is not solved or not
@@ -96,12 +103,19 @@ class PairTests:
     @property
     def difference_p(self) -> float | None:
         """p of the tests that the arms differ; None with a single seed."""
-        return None if self.estimate.p_value is None else max(self.estimate.p_value, self.group_p or 0.0)
+        return None if self.estimate.p_value is None else max(self.estimate.p_value, self.pooled_p, self.group_p or 0.0)
+
+    @property
+    def pooled_p(self) -> float:
+        """p of the test that the arms differ, with the pooled spread; 0 if it is not needed."""
+        return (self.pooled_estimate and self.pooled_estimate.p_value) or 0.0
 
     @property
     def equivalence_p(self) -> float | None:
         """p of the tests that the arms differ by less than the margin; None without a margin or with a single seed."""
         p = self.estimate.equivalence_p_value(self.margin) if self.margin else None
+        if p is not None and self.pooled_estimate is not None:
+            p = max(p, self.pooled_estimate.equivalence_p_value(self.margin) or 0.0)
         if p is None or self.discordant_counts is None:
             return p
         count = max(self.discordant_counts)
@@ -159,15 +173,23 @@ def run_pair_tests(
     span = max(all_values, default=0.0) - min(all_values, default=0.0)
     if has_threshold and is_percentage(metric):
         span = PERCENT_SPAN  # perhaps no seed has shown yet how bad a seed is that does not solve the task
+    differences_by_pair = [paired_differences(arm.values, baseline.values) for arm, baseline in arm_pairs]
+    estimates = [estimate_mean(differences, resolution) if differences else None for differences in differences_by_pair]
+    repeated = [estimate for estimate in estimates if estimate is not None and estimate.n > 1]
+    pooled_degrees = sum(estimate.degrees for estimate in repeated)
+    pooled_variance = sum(estimate.degrees * estimate.std**2 for estimate in repeated) / max(1, pooled_degrees)
     tests: list[PairTests | None] = []
-    for arm, baseline in arm_pairs:
-        differences = paired_differences(arm.values, baseline.values)
+    for (arm, baseline), estimate in zip(arm_pairs, estimates, strict=True):
         is_solved_or_not = margin > 0 and solved_threshold is not None
+        needs_pooling = estimate is not None and 1 < estimate.n < MIN_SEEDS_SPREAD and len(repeated) > 1
         tests.append(
             PairTests(
                 arm=arm,
                 baseline=baseline,
-                estimate=estimate_mean(differences, resolution),
+                estimate=estimate,
+                pooled_estimate=replace(estimate, std=math.sqrt(pooled_variance), pooled_degrees=pooled_degrees)
+                if needs_pooling
+                else None,
                 margin=margin,
                 group_p=None
                 if group_threshold is None
@@ -177,7 +199,7 @@ def run_pair_tests(
                 else None,
                 discordant_fraction=min(1.0, margin / span) if span else 1.0,
             )
-            if differences
+            if estimate is not None
             else None
         )
     return tests
@@ -200,8 +222,11 @@ def count_discordant(
     return pairs.count((True, False)), pairs.count((False, True))
 
 
-def build_difference(test: PairTests, level: float, is_maximized: bool) -> Difference:
-    """Build one comparison at the significance level assigned by Holm's method."""
+def build_difference(test: PairTests, level: float, is_maximized: bool, next_level: float | None = None) -> Difference:
+    """Build one comparison at the significance level assigned by Holm's method.
+
+    `next_level` is the level for more seeds; None: the same.
+    """
     verdict, reason = decide_verdict(test, level, is_maximized)
     low, high = test.estimate.confidence_interval(level) or (None, None)
     has_detectable = test.estimate.n >= MIN_SEEDS and test.group_p is None
@@ -216,7 +241,7 @@ def build_difference(test: PairTests, level: float, is_maximized: bool) -> Diffe
         equivalence=test.equivalence_p,
         two_groups=test.group_p,
         verdict=verdict,
-        seeds_needed=test.required_seeds(level) if verdict == "not_significant" and not reason else None,
+        seeds_needed=test.required_seeds(next_level or level) if verdict == "not_significant" and not reason else None,
         detectable=test.estimate.detectable_difference(level) if has_detectable else None,
         reason=reason,
     )
@@ -230,7 +255,7 @@ def decide_verdict(test: PairTests, level: float, is_maximized: bool) -> tuple[V
     if test.estimate.n < MIN_SEEDS:
         return "not_significant", f"fewer than {MIN_SEEDS} seeds"
     if test.equivalence_p is not None and test.equivalence_p <= level:
-        if not test.arm.lost_seeds ^ test.baseline.lost_seeds:
+        if not is_blocked_by_lost_seeds(test, is_maximized):
             return "equivalent", ""
         loser = max(test.arm, test.baseline, key=lambda arm: len(arm.lost_seeds))
         return "not_significant", f"{loser.title} lost seeds"
@@ -238,13 +263,27 @@ def decide_verdict(test: PairTests, level: float, is_maximized: bool) -> tuple[V
         return "not_significant", ""
     if abs(test.estimate.mean) < test.margin:
         return "not_significant", "below the margin"
+    if test.pooled_p > level:
+        return "not_significant", "with the pooled spread of all arms"
     if test.group_p is not None and test.group_p > level:
         return "not_significant", "values form two groups"
     arm_is_better = (test.estimate.mean > 0) == is_maximized
-    winner, loser = (test.arm, test.baseline) if arm_is_better else (test.baseline, test.arm)
-    if winner.lost_seeds - loser.lost_seeds:
-        return "not_significant", f"{winner.title} lost seeds"
+    if is_blocked_by_lost_seeds(test, is_maximized):
+        return "not_significant", f"{(test.arm if arm_is_better else test.baseline).title} lost seeds"
     return "better" if arm_is_better else "worse", ""
+
+
+def is_blocked_by_lost_seeds(test: PairTests, is_maximized: bool) -> bool:
+    """Return whether lost seeds rule out the verdict that the mean shows.
+
+    Two arms are not equivalent if only one of them lost a seed. Otherwise the better one must not have lost a seed that
+    the other did not lose.
+    """
+    if abs(test.estimate.mean) < test.margin:
+        return bool(test.arm.lost_seeds ^ test.baseline.lost_seeds)
+    arm_is_better = (test.estimate.mean > 0) == is_maximized
+    winner, loser = (test.arm, test.baseline) if arm_is_better else (test.baseline, test.arm)
+    return bool(winner.lost_seeds - loser.lost_seeds)
 
 
 def find_baselines(arms: Sequence[Arm]) -> dict[ArmTitle, ArmTitle]:

@@ -2,8 +2,13 @@
 
 from collections.abc import Iterable
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
+from hqlt_lab.experiment.expand_cells import iter_points
 from hqlt_lab.experiment.lm_eval_section import PERCENT_METRICS
+
+if TYPE_CHECKING:
+    from hqlt_lab.experiment.load_experiment import Experiment
 
 
 def is_percentage(metric: str) -> bool:
@@ -29,3 +34,14 @@ def smallest_gap(values: Iterable[float]) -> float:
     distinct = sorted(set(values))
     tolerance = 1e-9 * max((abs(value) for value in distinct), default=0.0)  # differences of summation order
     return min((b - a for a, b in pairwise(distinct) if b - a > tolerance), default=0.0)
+
+
+def accuracy_resolution(experiment: "Experiment") -> float:
+    """Return an upper bound, in percent, on how much one test example changes a (normalized) accuracy.
+
+    It is 200 / eval_size, because the chance level is at most 50 %.
+    """
+    if not experiment.base.get("task"):
+        return 0.0  # study loaded from its folder only: the task is not known
+    cell = experiment.make_cell(experiment.arms[0], next(iter_points(experiment.tune)), experiment.seeds[0])
+    return 200 / int(cell.task.get("eval_size", 200))

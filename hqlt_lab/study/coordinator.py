@@ -1,6 +1,6 @@
 """Coordinator: claims the waiting cells of a study, gives them to an executor and writes the results to the ledger.
 
-    dispatch_cells  ->  poll events  ->  finish attempts  ->  dispatch_cells ...
+    record_looks  ->  dispatch_cells  ->  poll events  ->  finish attempts  ->  record_looks ...
 
 In a shared study several coordinators do this at once: a cell is claimed under a lock, and the cells of the other
 coordinators are polled regularly.  The loop ends when no cell is left that any coordinator has to train.
@@ -29,11 +29,13 @@ from hqlt_lab.files import translate_write_errors
 from hqlt_lab.formatting import pluralize_count
 from hqlt_lab.rundir import code_hashes, metrics, outcome
 from hqlt_lab.rundir.cell_file import lock_wait_message
+from hqlt_lab.study.eta import Workload
 from hqlt_lab.study.executors._base import STOP_TIMEOUT, CellEvent, Executor
 from hqlt_lab.study.ledger.attempt_history import Attempt
 from hqlt_lab.study.ledger.cell_record import CellRecord, CellRef
 from hqlt_lab.study.ledger.postgres import ClaimLost
 from hqlt_lab.study.peer_monitor import PeerMonitor
+from hqlt_lab.study.plan.look_record import describe_looks, write_looks
 from hqlt_lab.study.plan.search_space import point_from_params
 from hqlt_lab.study.plan.study_plan import StudyPlan
 from hqlt_lab.study.study_callback import StudyCallback
@@ -99,6 +101,7 @@ class Coordinator:
         self.stop_requests, self.last_signal_time, self.kill_deadline, self.blocked_reason = 0, 0.0, math.inf, ""
         self.locked_cells: dict[str, str] = {}  # cells whose folder is locked, left out of this run: key -> reason
         self.finished_folders: list[Path] = []  # of the cells that are done since this coordinator started
+        self.num_looks = len(plan.evaluate_looks().counts)  # looks that were taken so far
         self.peers = PeerMonitor(plan, callback)
         self.ledger.backend.should_abort = lambda: self.stop_requests > 0
 
@@ -107,6 +110,7 @@ class Coordinator:
         store_folder = self.plan.store.folder
         with self.signal_handlers(), self.checkpoint_on_store_failure(), translate_write_errors(store_folder):
             while True:
+                self.record_looks()
                 self.dispatch_cells()
                 if not self.jobs and self.blocked_reason:
                     raise TrainingError(self.blocked_reason)
@@ -126,6 +130,21 @@ class Coordinator:
                 self.report_lock_waits()
                 self.callback.on_tick()
                 self.stop_if_requested()
+
+    def record_looks(self) -> None:
+        """Record new looks before cells are claimed that they add, and inform the user."""
+        result = self.plan.evaluate_looks()
+        if len(result.counts) <= self.num_looks:
+            return
+        write_looks(self.plan.store.folder, result.counts)
+        self.num_looks, later_seeds = len(result.counts), self.plan.experiment.final_seeds[result.counts[-1] :]
+        added = [ref for ref in self.plan.final_cells() if ref.seed in later_seeds]
+        waiting = {
+            ref.key: Workload(ref.arm.title, self.plan.representative_cell(ref).train.steps)
+            for ref in added
+            if self.is_selected(ref) and self.is_waiting(ref)
+        }
+        self.callback.on_look(describe_looks(result, self.plan.experiment.looks), len(added), waiting)
 
     def dispatch_cells(self) -> None:
         """Claim and start cells while the executor can take more."""
@@ -238,11 +257,12 @@ class Coordinator:
                 logger.warning(f"{job.cell_ref.key}: {message}")
 
     def is_prunable(self, job: CellJob) -> bool:
-        """Return whether a cell may be pruned: only with `prune`, and not if it is reported after a search.
+        """Return whether a cell may be pruned: only with `prune`, and not if other cells select the tuned values.
 
         Pruning the reported seeds of a selected point would bias the result.
         """
-        return bool(self.plan.experiment.prune) and not (self.plan.search_space and job.cell_ref.is_reported)
+        experiment = self.plan.experiment
+        return bool(experiment.prune) and not (experiment.has_tuning_cells and job.cell_ref.is_reported)
 
     def make_ledger_status(self, job: CellJob, event: CellEvent) -> tuple[Any, float | None, dict[str, Any]]:
         """Return the ledger's status, value and further fields for the final event of an attempt."""

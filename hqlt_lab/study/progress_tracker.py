@@ -42,6 +42,10 @@ class ProgressTracker(StudyCallback):
         if record.state == "waiting":
             self.eta.waiting[record.key] = remaining_workload
 
+    def on_look(self, text: str, num_added: int, waiting: Mapping[str, Workload]) -> None:
+        self.num_cells += num_added
+        self.eta.waiting |= waiting
+
     def format_start(self) -> str:
         """Return the sentence for the start of a study: how many cells are settled and how many are left."""
         num_left = len(self.eta.waiting) + len(self.eta.pending)

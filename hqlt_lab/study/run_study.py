@@ -25,7 +25,7 @@ from hqlt_lab.study.experiment_file_record import open_study
 from hqlt_lab.study.ledger.attempt_history import AttemptHistory
 from hqlt_lab.study.ledger.cell_record import CellRecord, CellRef, CellStates, count_unsuccessful
 from hqlt_lab.study.ledger.study_store import StudyStore
-from hqlt_lab.study.plan.search_space import build_search_space
+from hqlt_lab.study.plan.look_record import apply_recorded_looks, write_looks
 from hqlt_lab.study.plan.study_plan import StudyPlan
 from hqlt_lab.study.study_callback import StudyCallback
 from hqlt_lab.track.study_description import CellInfo
@@ -44,6 +44,7 @@ def open_plan(experiment: Experiment, store: StudyStore) -> StudyPlan:
     """Return the plan of an experiment, with the state of its cells in the ledger."""
     from hqlt_lab.study.ledger.ledger import Ledger
 
+    experiment = apply_recorded_looks(experiment, store.folder)
     return StudyPlan(experiment, Ledger(store, experiment.measure.direction, make_pruner(experiment)), store)
 
 
@@ -62,7 +63,8 @@ def make_cell_filter(experiment: Experiment, plan: StudyPlan, only: Sequence[str
     """Return a predicate for the conditions of `only`; raise for conditions that no cell can satisfy."""
     if not only:
         return lambda cell_ref: True
-    seeds = {*experiment.final_seeds, *(experiment.tune_seeds if plan.search_space else ())}
+    experiment = plan.experiment  # with the looks that were taken
+    seeds = {*experiment.final_seeds, *(experiment.tune_seeds if experiment.has_tuning_cells else ())}
     labels = [cell_labels(arm.name, seed, arm.levels) for arm in experiment.arms for seed in sorted(seeds)]
     labels += [plan.cell_labels(cell_ref) for cell_ref in plan.list_cells()]
     select_items(labels, labels, only)
@@ -75,7 +77,7 @@ def list_cell_states(
 ) -> list[tuple[str, CellState]]:
     """Return arm and state of every cell, without loading full records; `planned` are the cells of a grid."""
     store = open_study(root, experiment.file)
-    if build_search_space(experiment.tune):
+    if experiment.has_tuning_cells or experiment.looks:
         plan = open_plan(experiment, store)
         is_selected = make_cell_filter(experiment, plan, only)
         return [(ref.arm.title, plan.cell_state(ref)) for ref in plan.list_cells() if is_selected(ref)]
@@ -154,9 +156,10 @@ def prepare_study(
     by_state: dict[str, list[CellRef]] = {"waiting": [], "running": []}
     for cell_ref in filter(is_selected, plan.list_cells()):
         by_state.setdefault(plan.cell_state(cell_ref), []).append(cell_ref)
-    # Running cells of other workers may return to the queue, and searches add final cells.
+    # Running cells of other workers may return to the queue, and searches and looks add final cells.
     cells = [plan.representative_cell(cell_ref) for cell_ref in (*by_state["waiting"], *by_state["running"])]
-    cells += [plan.first_cell_by_arm[ref.arm.title] for ref in plan.pending_final_cells() if is_selected(ref)]
+    added_cells = [*plan.pending_final_cells(), *(plan.next_look_cells() if cells else ())]
+    cells += [plan.first_cell_by_arm[ref.arm.title] for ref in added_cells if is_selected(ref)]
     make_executor = launcher.make_worker_executor if as_worker else launcher.make_executor
     return PreparedStudy(
         plan=plan,
@@ -209,6 +212,7 @@ def train_study(study: PreparedStudy, limit: int | None, callback: StudyCallback
     for cell_info in collect_cell_infos(plan):
         if cell_info.state != "running":  # the worker that trains it reports it
             run_sink.enqueue(cell_info)
+    write_looks(plan.store.folder, plan.evaluate_looks().counts)  # a crash may have come before
     records = plan.list_records()
     callback.on_study_start(
         make_eta_estimator(study, limit, records),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from hqlt_lab.experiment.cell import Cell
-from hqlt_lab.study.eta import EtaEstimator
+from hqlt_lab.study.eta import EtaEstimator, Workload
 from hqlt_lab.study.ledger.cell_record import CellRecord
 
 
@@ -26,6 +26,12 @@ class StudyCallback:
 
     def on_cell_end(self, record: CellRecord) -> None:
         """Called when an attempt has ended; the cell may still wait for another attempt."""
+
+    def on_look(self, text: str, num_added: int, waiting: Mapping[str, Workload]) -> None:
+        """Called when verdicts were computed that decide which arms get more seeds, described by `text`.
+
+        `num_added`: the number of cells that the study has more than before; `waiting`: those to train here, by key.
+        """
 
     def on_interrupt(self) -> None:
         """Called at the first stop request (Ctrl-C or SIGTERM) while cells are running."""

@@ -113,6 +113,15 @@ def list_file_cases() -> Iterator[tuple[str, str, str | bytes]]:
     yield "prune", "prune_without_tune", VALID + "prune: {after: 1}\n"
     yield "measure", "not_a_mapping_of_settings", VALID + "measure: 3\n"
     yield "seeds", "no_final_seed", VALID + "tune: {train.lr: {low: 1, high: 2}}\nseeds: 1\ntune_seeds: [0]\n"
+    yield "seeds.min", "too_few_seeds", VALID + "seeds: {min: 2}\n"
+    yield "seeds.max", "max_below_min", VALID + "seeds: {min: 30}\n"
+    yield "seeds.looks", "invalid_looks", VALID + "seeds: {looks: [3, 8]}\n"
+    yield "seeds", "nothing_to_decide", VALID + "seeds: {max: 12}\n"
+    two_arms = "arms: {a: {}, b: {model.mixer: sum}}\n"
+    tuned = "tune: {train.lr: [1e-2, 1e-3]}\ntune_seeds: [0, 1000]\n"
+    yield "tune_seeds", "tune_seed_reported", VALID + two_arms + "seeds: {max: 12}\n" + tuned
+    evaluated = "measure: {report: [eval/piqa/acc]}\nevaluate: [piqa]\n"
+    yield "measure.report", "decided_by_lm_eval", VALID + two_arms + "seeds: {max: 12}\n" + evaluated
     published = "published: {base: {test/accuracy: {best: a lot, medain: 3}}}\n"
     yield "published.base.test/accuracy.best", "not_a_number", VALID + published
     yield "published.base.test/accuracy.medain", "unknown_statistic", VALID + published

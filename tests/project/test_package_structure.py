@@ -70,7 +70,7 @@ ALLOWED_IMPORTS = {
     "track",
     "study.launchers": "errors hashing registry experiment study.executors",
     "study.ledger": "errors file_lock files hashing redact registry experiment rundir track",
-    "study.plan": "errors files hashing registry experiment rundir track study.ledger",
+    "study.plan": "errors files formatting hashing registry experiment stats rundir track study.ledger",
     "report": "errors files formatting hashing registry experiment stats rundir study report.figures report.render "
     "report.stats report.wording",
     "report.compare": "errors formatting experiment stats rundir study report report.render report.stats "

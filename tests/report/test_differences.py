@@ -169,7 +169,7 @@ def test_a_verdict_that_is_not_significant_has_a_reason(differences_of):
 
 
 def test_with_a_loss_smaller_is_better(make_experiment, make_record):
-    losses = {"delta": [0.5, 0.6, 0.7], "linear": [0.4, 0.5, 0.61], "retention": [0.5, 0.7, 0.6]}
+    losses = {"delta": [0.5, 0.6, 0.7], "linear": [0.4, 0.5, 0.61], "retention": [0.5, 0.61, 0.69]}
     records = [
         make_record(arm, seed, 0.0, metrics={"test/loss": loss})
         for arm, values in losses.items()

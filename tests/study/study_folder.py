@@ -31,9 +31,12 @@ class StudyFolder:
     def __init__(self, folder: Path, *options: str) -> None:
         self.folder, self.database = folder, folder / "runs/mlflow.db"
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "study.yaml").write_text(TINY + STUDY)
+        self.write_study(STUDY)
         self.study = folder / "runs/studies/study"
         self.command = [*HQLT, "run", "study.yaml", *LONGER, *options]
+
+    def write_study(self, text: str) -> None:
+        (self.folder / "study.yaml").write_text(TINY + text)
 
     def start(self) -> "subprocess.Popen[str]":
         pipe, both = subprocess.PIPE, subprocess.STDOUT

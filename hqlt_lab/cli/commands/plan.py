@@ -16,7 +16,14 @@ from hqlt_lab.cli.terminal.console import console, stderr_console
 from hqlt_lab.cli.terminal.model_size_tables import SIZES_NOTE, sizes_as_dict, sizes_by_arm, sizes_by_component
 from hqlt_lab.cli.terminal.shared_options import FileArgument, OnlyOption, RunsOption, SetOption, json_option
 from hqlt_lab.errors import StoreError
-from hqlt_lab.formatting import dump_json, format_bytes, format_duration, format_estimate, pluralize_count
+from hqlt_lab.formatting import (
+    dump_json,
+    format_bytes,
+    format_duration,
+    format_estimate,
+    join_numbers,
+    pluralize_count,
+)
 from hqlt_lab.study.ledger.study_store import is_study_folder
 
 if TYPE_CHECKING:
@@ -90,6 +97,7 @@ def show_plan(
             show_remaining(list_cell_states(experiment, planned, runs, only or ()), arms)
     show_evaluation(experiment)
     show_search(experiment, arms)
+    show_looks(experiment, arms)
     for warning in experiment.warnings:
         logger.warning(warning)
 
@@ -188,6 +196,8 @@ def show_search(experiment: "Experiment", arms: "ArmCosts") -> None:
     from hqlt_lab.study.plan.search_space import build_search_space, count_trials
 
     if not build_search_space(experiment.tune):
+        if experiment.has_tuning_cells:
+            console.print("These cells select the tuned values of each arm; the reported seeds follow.")
         return
     for path, axis in experiment.tune.items():
         if not isinstance(axis, list):
@@ -196,6 +206,21 @@ def show_search(experiment: "Experiment", arms: "ArmCosts") -> None:
     seconds = sum(cost.total_seconds * cells_per_arm for _, _, cost in arms)
     added = pluralize_count(cells_per_arm * len(arms), "cell")
     console.print(f"The search adds {added}: {format_estimate(seconds)} if run one at a time.")
+
+
+def show_looks(experiment: "Experiment", arms: "ArmCosts") -> None:
+    """Print the looks, and the cost if all comparisons are decided at the first look and if none is ever decided."""
+    looks = experiment.looks
+    if not looks:
+        return
+    seconds_per_seed = sum(cost.total_seconds for _, _, cost in arms)
+    fewest, most = len(arms) * looks[0], len(arms) * looks[-1]
+    times = [format_estimate(count * seconds_per_seed) for count in (looks[0], looks[-1])]
+    console.print(
+        f"Seeds are added until every comparison is decided, with looks after {join_numbers(looks)} seeds per arm: "
+        f"{fewest} to {most} reported cells, {times[0]} to {times[1]} if run one at a time.",
+        highlight=False,
+    )
 
 
 def show_evaluation(experiment: "Experiment") -> None:

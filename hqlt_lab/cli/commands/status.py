@@ -58,6 +58,8 @@ def show_status(
         else "No process is running this study."
     )
     console.print(f"{state_counts}. {workers}", soft_wrap=True, markup=False, highlight=False)
+    if status.looks:
+        console.print(status.looks, soft_wrap=True, markup=False, highlight=False)
     if outdated := outdated_cells_message(status.records):
         retrain = NextCommand(file, overrides or [], runs).retrain_command(status.records, is_whole_study=not only)
         logger.warning(f"{outdated}\n    {remove_markup(retrain)}")

@@ -185,8 +185,9 @@ def read_cell_labels(ctx: typer.Context) -> dict[tuple[str, str], None]:
     """Return the (label, value) pairs of the cells in the typed experiment file, in the file's order."""
     from hqlt_lab.experiment.cell_filters import cell_labels
     from hqlt_lab.experiment.expand_cells import iter_grid_points
-    from hqlt_lab.experiment.load_experiment import DEFAULT_SEEDS, parse_arms, parse_seeds
+    from hqlt_lab.experiment.load_experiment import parse_arms
     from hqlt_lab.experiment.parse_axes import parse_tune
+    from hqlt_lab.experiment.parse_seeds import DEFAULT_SEEDS, parse_seeds
     from hqlt_lab.experiment.yaml.read_experiment_files import read_source
 
     # typer stops parsing at an option without a value and leaves the arguments in ctx.args

@@ -14,8 +14,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from hqlt_lab.experiment.run_settings import MeasureConfig
-from hqlt_lab.formatting import format_duration
-from hqlt_lab.study.eta import EtaEstimator
+from hqlt_lab.formatting import format_duration, pluralize_count
+from hqlt_lab.study.eta import EtaEstimator, Workload
 from hqlt_lab.study.ledger.cell_record import CellRecord
 from hqlt_lab.study.progress_tracker import ProgressTracker, cell_title, format_end_state
 
@@ -68,6 +68,11 @@ class StudyProgress(ProgressTracker):
             warnings = "".join(f" [yellow]{escape(warning)}[/yellow]" for warning in record.warnings)
             return f"{title}: {metrics} ({format_duration(record.seconds)}){warnings}"
         return f"{title}: [yellow]{format_end_state(record)}[/yellow]. {escape(record.why)}".rstrip()
+
+    def on_look(self, text: str, num_added: int, waiting: Mapping[str, Workload]) -> None:
+        super().on_look(text, num_added, waiting)
+        added = f" {pluralize_count(num_added, 'cell')} added." if num_added else ""
+        self.console.print(f"{text}{added}", soft_wrap=True)
 
     def on_evaluation_progress(self, title: str, done: int, total: int) -> None:
         """Print a line per lm-eval task, when its first rows are done."""

@@ -59,7 +59,12 @@ def axis_values(section: Any) -> list[Any]:
 
 
 def count_values(value: Any) -> int:
-    """Return the length of a list or the value of an int, at least 1; 1 for other types, which other checks report."""
+    """Return the length of a list or the value of an int, at least 1; of a mapping such as `seeds` the largest value.
+
+    1 for other types, which other checks report.
+    """
+    if isinstance(value, Mapping):
+        return max((count_values(entry) for entry in value.values() if isinstance(entry, int)), default=1)
     return max(1, len(value) if isinstance(value, list) else value if isinstance(value, int) else 1)
 
 

@@ -85,6 +85,24 @@ def find_number_issues(numbers: Mapping[str, Any]) -> Iterator[ConfigIssue]:
             yield ConfigIssue(str(key), "not_a_number", f"a number is needed, got {value!r}.", hint)
 
 
+def find_looks_issues(experiment: "Experiment") -> Iterator[ConfigIssue]:
+    """Yield what prevents verdicts from deciding the number of seeds (`seeds: {until: decided}`)."""
+    if not experiment.looks:
+        return
+    if len(experiment.arms) < 2:
+        message, hint = "there is one arm, so no comparison can be decided.", "Set the number of seeds."
+        yield ConfigIssue("seeds", "nothing_to_decide", message, hint)
+    reported = [seed for seed in experiment.tune_seeds if experiment.tune and seed in experiment.seeds]
+    if reported:
+        message = f"{format_names(map(str, reported))} would be tuned on and reported."
+        hint = f"Use seeds from {len(experiment.seeds)} on, or a number of seeds."
+        yield ConfigIssue("tune_seeds", "tune_seed_reported", message, hint)
+    metric = experiment.measure.primary_metric
+    if "eval/" in metric:
+        message = f"the number of seeds is decided by the first metric, but {metric!r} is computed after training."
+        yield ConfigIssue("measure.report", "decided_by_lm_eval", message, "Set the number of seeds.")
+
+
 def check_compositions(experiment: "Experiment", metrics: RequestedMetrics, collector: IssueCollector) -> None:
     """Check that every arm can be built at every tuned point, and that no two compositions are identical."""
     checker = CompositionChecker(experiment, metrics)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from hqlt_lab.report.arm_rows import Row, accuracy_resolution, reported_metrics
+from hqlt_lab.report.arm_rows import Row, reported_metrics
 from hqlt_lab.report.build_tables import Table, format_median
 from hqlt_lab.report.compare.comparison_section import EMPTY_CELL, ComparisonSection
 from hqlt_lab.report.compare.load_compared import ComparedCell, ComparedStudy
@@ -12,7 +12,7 @@ from hqlt_lab.report.compare.mean_difference import MeanDifference, mean_differe
 from hqlt_lab.report.lm_eval_protocol_filter import majority_protocols
 from hqlt_lab.report.stats.summary import Summary, summarize_seeds
 from hqlt_lab.report.value_formatting import format_rounded, join_names
-from hqlt_lab.stats.metric_scale import metric_resolution
+from hqlt_lab.stats.metric_scale import accuracy_resolution, metric_resolution
 from hqlt_lab.stats.proportion_intervals import percent_range
 
 COST_FIELDS = ("step", "seconds", "tokens_per_second", "parameters", "state_bytes", "flops_per_token")

@@ -86,9 +86,9 @@ def differing_settings_by_arm(
 def plan_settings(study: ComparedStudy) -> SettingValues:
     """Return the settings of a study that are not part of an arm: tuned axes and seeds."""
     experiment = study.experiment
-    has_search = any(isinstance(axis, Range) for axis in experiment.tune.values())
     settings: dict[str, Any] = {f"tune.{path}": axis for path, axis in experiment.tune.items()}
-    settings |= {"seeds": list(experiment.seeds)} | ({"tune_seeds": list(experiment.tune_seeds)} if has_search else {})
+    settings |= {"seeds": list(experiment.seeds)} | ({"looks": list(experiment.looks)} if experiment.looks else {})
+    settings |= {"tune_seeds": list(experiment.tune_seeds)} if experiment.has_tuning_cells else {}
     return settings
 
 

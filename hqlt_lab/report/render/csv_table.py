@@ -22,7 +22,7 @@ DIFFERENCE_COLUMNS = {
     "baseline": "baseline", "n": "pairs", "mean": "difference", "low": "difference_low", "high": "difference_high",
     "confidence": "difference_confidence", "p": "p_t", "permutation": "p_permutation", "fisher": "p_solved",
     "two_groups": "p_groups", "equivalence": "p_equivalence", "detectable": "detectable",
-    "verdict": "verdict", "seeds_needed": "seeds_needed",
+    "verdict": "verdict", "seeds_needed": "seeds_needed", "look": "look",
 }  # fmt: skip
 
 

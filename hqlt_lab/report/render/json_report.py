@@ -2,6 +2,8 @@
 
 question, answer, warnings     as in the table
 measure                        the `measure` section of the experiment
+looks                          with `seeds: {until: decided}` the numbers of seeds of all looks and of those that were
+                               taken, and the error probability of each; else null
 rows                           by arm: summaries, differences, published values, the selected point, and for every seed
                                its metrics, evaluations with lesions, and last probe
 effects                        main effects and interactions of a grid
@@ -16,6 +18,7 @@ from hqlt_lab.formatting import dump_json
 from hqlt_lab.report.arm_rows import Row
 from hqlt_lab.rundir.diagnostics import read_probes
 from hqlt_lab.rundir.evaluations import read_evaluations
+from hqlt_lab.stats.looks import spend_alpha
 from hqlt_lab.study.ledger.cell_record import CellRecord
 
 if TYPE_CHECKING:
@@ -33,7 +36,8 @@ def render_json(report: "Report") -> str:
         "answer": str(report.answer),
         "warnings": report.warnings,
         "measure": report.experiment.measure,
-        "seeds": report.experiment.final_seeds,
+        "seeds": report.seeds,
+        "looks": looks_to_dict(report),
         "rows": [row_to_dict(row) for row in report.rows],
         "effects": report.effects,
         "importance": report.importance,
@@ -44,6 +48,16 @@ def render_json(report: "Report") -> str:
         },
     }
     return dump_json(content) + "\n"
+
+
+def looks_to_dict(report: "Report") -> dict[str, Any] | None:
+    """Return the looks of a study whose seeds are added until all comparisons are decided; None for fixed seeds."""
+    looks, metric = report.experiment.looks, report.experiment.measure.primary_metric
+    if not looks:
+        return None
+    taken = max((row.differences[metric].look or 0 for row in report.rows if metric in row.differences), default=0)
+    alphas = [spend_alpha(look) for look in range(1, len(looks) + 1)]
+    return {"seeds": looks, "taken": looks[:taken], "alpha": alphas, "spent": sum(alphas[:taken])}
 
 
 def row_to_dict(row: Row) -> dict[str, Any]:

@@ -24,7 +24,7 @@ class Reproduction:
 def provenance_facts(report: "Report", provenance: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return labeled facts for reproduction: seeds, commit, library versions, machine, command, code versions."""
     facts = {
-        "seeds": ", ".join(map(str, report.experiment.final_seeds)),
+        "seeds": ", ".join(map(str, report.seeds)),
         "commit": describe_commit(provenance.get("git")),
         "libraries": format_mapping(provenance.get("versions")),
         "machine": format_mapping(provenance.get("machine")),

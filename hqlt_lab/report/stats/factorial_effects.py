@@ -6,9 +6,10 @@ not named. Each contrast is computed per seed, then averaged over seeds (`interv
     main effect of a          y(a) - y(a0)
     interaction of a and b    (y(a, b) - y(a0, b)) - (y(a, b0) - y(a0, b0))        0: the effects add up
 
-a0 and b0 are the first levels. Only seeds that finished in every cell of the grid are used. Holm's method corrects the
-main effects as one family and the interactions as another, each at ALPHA / 2, so that the probability that the table
-holds any false effect is at most ALPHA. Intervals of percentages are clipped to possible values.
+a0 and b0 are the first levels. Only seeds that finished in every cell of the grid are used; with several looks
+(`stats.looks`) only those of the first, because the number of later ones depends on the results. Holm's method corrects
+the main effects as one family and the interactions as another, each at ALPHA / 2, so that the probability that the
+table holds any false effect is at most ALPHA. Intervals of percentages are clipped to possible values.
 
 An effect excludes 0 if its interval does, from MIN_SEEDS seeds on. If the values of the grid form two groups
 (`two_group_outcomes`), it also needs the permutation test of its two halves, y(a) and y(a0) of all seeds, at its level:
@@ -24,11 +25,11 @@ from types import MappingProxyType
 
 from hqlt_lab.experiment.apply_overrides import format_change
 from hqlt_lab.experiment.load_experiment import Experiment
-from hqlt_lab.report.arm_rows import Row, accuracy_resolution, reported_metrics
-from hqlt_lab.stats.baseline_differences import MIN_SEEDS
+from hqlt_lab.experiment.parse_seeds import MIN_SEEDS
+from hqlt_lab.report.arm_rows import Row, reported_metrics
 from hqlt_lab.stats.exact_tests import two_sample_p_value
 from hqlt_lab.stats.intervals import ALPHA, MeanEstimate, estimate_mean, holm_levels
-from hqlt_lab.stats.metric_scale import metric_resolution
+from hqlt_lab.stats.metric_scale import accuracy_resolution, metric_resolution
 from hqlt_lab.stats.two_group_outcomes import find_group_threshold
 
 LevelIndices = tuple[int, ...]  # index of the level of each factor
@@ -112,14 +113,16 @@ def arm_level_labels(experiment: Experiment, arm_index: int) -> list[str]:
 
 
 def complete_grids(experiment: Experiment, rows: Sequence[Row], factors: Sequence[Sequence[str]]) -> list[SeedGrid]:
-    """Return the grid of values of every seed that finished in all cells of the grid."""
+    """Return the grid of values of every seed that finished in all cells of the grid, with looks of the first look."""
     metric = reported_metrics(experiment.measure)[0]
+    seeds = experiment.final_seeds[: experiment.looks[0]] if experiment.looks else None
     grids: dict[int, dict[LevelIndices, float]] = {}
     for index, row in enumerate(rows[: len(experiment.arms)]):
         labels = arm_level_labels(experiment, index)
         level_indices = tuple(next(levels.index(label) for label in labels if label in levels) for levels in factors)
         for seed, value in row.values_by_seed(metric).items():
-            grids.setdefault(seed, {})[level_indices] = value
+            if seeds is None or seed in seeds:
+                grids.setdefault(seed, {})[level_indices] = value
     size = math.prod(map(len, factors))
     return [grid for grid in grids.values() if len(grid) == size]
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from hqlt_lab.experiment.arm_title import ArmTitle
 from hqlt_lab.experiment.load_experiment import Experiment
+from hqlt_lab.experiment.parse_seeds import MIN_SEEDS
 from hqlt_lab.experiment.run_settings import MeasureConfig
 from hqlt_lab.formatting import pluralize_count
 from hqlt_lab.report.arm_rows import Row, reported_metrics
@@ -27,7 +28,7 @@ from hqlt_lab.report.value_formatting import (
 )
 from hqlt_lab.report.wording.verdicts import VERDICT_TEXTS, format_verdict
 from hqlt_lab.rundir.cell_state import SETTLED_STATES
-from hqlt_lab.stats.baseline_differences import MIN_SEEDS, Difference
+from hqlt_lab.stats.baseline_differences import Difference
 from hqlt_lab.study.ledger.cell_record import CellRecord
 
 MAX_ARMS_NAMED = 6  # of more arms, the first three are named
@@ -167,7 +168,10 @@ def compose_heading(differences: Sequence[Difference]) -> str:
     """Return e.g. "Compared with the baseline a (paired by seed, 95 % CI, Holm-corrected for 3 comparisons):"."""
     baselines = list(dict.fromkeys(difference.baseline for difference in differences))
     reference = f"the baseline {format_arm_title(baselines[0])}" if len(baselines) == 1 else "their baselines"
+    num_looks = max(difference.look or 0 for difference in differences)
     correction = f", Holm-corrected for {len(differences)} comparisons" if len(differences) > 1 else ""
+    if num_looks:
+        correction += f"{' and' if correction else ', corrected for'} {pluralize_count(num_looks, 'look')}"
     return f"Compared with {reference} (paired by seed, 95 % CI{correction}):"
 
 

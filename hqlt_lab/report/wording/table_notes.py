@@ -3,17 +3,18 @@
 from collections.abc import Sequence
 
 from hqlt_lab.experiment.load_experiment import Experiment
+from hqlt_lab.experiment.parse_seeds import MIN_SEEDS
 from hqlt_lab.experiment.run_settings import MeasureConfig
 from hqlt_lab.experiment.size_matching import format_percent, match_arm
-from hqlt_lab.formatting import pluralize_count
+from hqlt_lab.formatting import join_numbers, pluralize_count
 from hqlt_lab.report.arm_rows import Row, reported_metrics
 from hqlt_lab.report.lm_eval_protocol_filter import protocol_notes
 from hqlt_lab.report.value_formatting import format_rounded
 from hqlt_lab.report.wording.noise_floor import noise_floor_notes
-from hqlt_lab.report.wording.verdicts import SEEDS_ADVICE
-from hqlt_lab.stats.baseline_differences import MIN_SEEDS
+from hqlt_lab.report.wording.verdicts import SEEDS_ADVICE, SEEDS_ADVICE_WITH_LOOKS
 from hqlt_lab.stats.exact_tests import MIN_SIGN_FLIP_SEEDS
-from hqlt_lab.stats.intervals import MIN_BOOTSTRAP_SEEDS
+from hqlt_lab.stats.intervals import ALPHA, MIN_BOOTSTRAP_SEEDS
+from hqlt_lab.stats.looks import spend_alpha
 
 
 def matching_notes(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
@@ -49,7 +50,8 @@ def compose_notes(experiment: Experiment, rows: Sequence[Row], has_p_columns: bo
         bound = "at least" if reported_metrics(measure)[0] in larger else "at most"
         notes.append(f"solved: seeds with {reported_metrics(measure)[0]} of {bound} {format_rounded(measure.solved)}.")
     notes += steps_notes(rows)
-    notes += seed_notes(rows, measure, has_p_columns)
+    notes += seed_notes(rows, measure, has_p_columns, has_looks=bool(experiment.looks))
+    notes += looks_notes(experiment, rows)
     notes += noise_floor_notes(rows, measure.primary_metric)
     budgets = {(row.points_tried, row.cells_tried) for row in rows if not row.is_quoted}
     if experiment.tune and len(budgets) == 1:
@@ -66,7 +68,25 @@ def steps_notes(rows: Sequence[Row]) -> list[str]:
     return [f"All seeds were trained for {pluralize_count(steps.pop(), 'step')}."] if len(steps) == 1 else []
 
 
-def seed_notes(rows: Sequence[Row], measure: MeasureConfig, has_p_columns: bool) -> list[str]:
+def looks_notes(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
+    """Return notes on the looks after which verdicts were computed; empty if the number of seeds is fixed."""
+    metric, looks = experiment.measure.primary_metric, experiment.looks
+    differences = [row.differences[metric] for row in rows if metric in row.differences]
+    if not looks or not differences:
+        return []
+    taken = max(difference.look or 0 for difference in differences)
+    if not taken:
+        return [f"Looks: verdicts are computed after {join_numbers(looks)} seeds, none so far."]
+    spent = sum(spend_alpha(look) for look in range(1, taken + 1))
+    return [
+        f"Looks: verdicts by {metric} were computed after {join_numbers(looks[:taken])} seeds (look {taken} of "
+        f"{len(looks)}). Each comparison has the verdict and the interval of the look at which it was decided, or else "
+        f"of the last one. Intervals are corrected for all looks: the probability of any false verdict is at most "
+        f"{100 * ALPHA:.0f} %, of which these looks have spent {100 * spent:.2g} %."
+    ]
+
+
+def seed_notes(rows: Sequence[Row], measure: MeasureConfig, has_p_columns: bool, has_looks: bool = False) -> list[str]:
     """Return notes on how intervals and verdicts were computed."""
     summaries = [summary for row in rows for summary in row.summaries.values()]
     differences = [difference for row in rows for difference in row.differences.values() if difference.n > 1]
@@ -87,7 +107,7 @@ def seed_notes(rows: Sequence[Row], measure: MeasureConfig, has_p_columns: bool)
             f"(Student's t). significantly better or worse: the interval excludes 0{margin}, with at least {MIN_SEEDS} "
             f"seeds.{equivalent}"
         )
-        if has_p_columns:
+        if has_p_columns and not has_looks:
             notes.append(f"p (permutation): exact sign-flip test, from {MIN_SIGN_FLIP_SEEDS} seeds on.")
     if has_p_columns and any(difference.fisher is not None for difference in differences):
         notes.append("p (Fisher, solved): Fisher's exact test of the solved fractions.")
@@ -102,5 +122,5 @@ def seed_notes(rows: Sequence[Row], measure: MeasureConfig, has_p_columns: bool)
             "two arms solves."
         )
     if any(difference.seeds_needed for difference in differences):
-        notes.append(SEEDS_ADVICE)
+        notes.append(SEEDS_ADVICE_WITH_LOOKS if has_looks else SEEDS_ADVICE)
     return notes

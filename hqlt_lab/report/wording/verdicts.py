@@ -12,7 +12,11 @@ VERDICT_TEXTS = {
 SEEDS_ADVICE = (
     "needs about N seeds: with N seeds 80 % of studies are decided, if the true difference is the observed one. Fix "
     "the number of seeds in advance: adding seeds until a difference is significant is optional stopping, with about "
-    "10 % false verdicts instead of 5 %."
+    "10 % false verdicts instead of 5 %. `seeds: {until: decided}` adds seeds and corrects for it."
+)
+SEEDS_ADVICE_WITH_LOOKS = (
+    "needs about N seeds: with N seeds the next look decides 80 % of studies, if the true difference is the observed "
+    "one. A larger `seeds.max` adds looks without changing those that were taken."
 )
 
 

@@ -5,7 +5,7 @@
 The fingerprint is a hash of the experiment, of the index of its data, and of all source files of the lab that planning
 uses.  If it differs, the cached plan is ignored and rewritten.  Nothing is cached where the fingerprint could miss a
 change: with components from outside the lab, which may import anything; with data that the experiment does not name as
-`data`; and for a search, whose cells become known one after the other.
+`data`; and for a search or with looks, whose cells become known one after the other.
 """
 
 import json
@@ -74,7 +74,7 @@ def save_plan(plan: StudyPlan, fingerprint: str | None) -> None:
     """Write a plan with the fingerprint computed before planning, unless it is not cacheable or has changed since."""
     experiment, folder = plan.experiment, plan.store.folder
     data_folders = None if experiment.source is None else list_data_folders(experiment.source.config)
-    is_uncacheable = plan.search_space or any(
+    is_uncacheable = plan.adds_cells or any(
         find_factory("task", cell.task["name"]).has_data  # type: ignore[attr-defined]
         and cell.task.get("data") not in (data_folders or ())
         for cell in plan.first_cell_by_arm.values()

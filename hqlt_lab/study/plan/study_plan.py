@@ -7,13 +7,21 @@ best point is trained on the other seeds:
     is_reported = False     (arm, point index, tuning seed)     finds the best point
     is_reported = True      (arm, best point, seed)             is reported
 
+With `seeds: {until: decided}` an arm has as many seeds as its comparisons need (`stats.looks`): those of the next look
+while a comparison is open, and of a baseline those of all arms that are compared with it.  This is computed from the
+results in the ledger, so every process finds the same cells, also after a crash.  Lists of tuned values are then tried
+on the tuning seeds, like a search, because the choice would otherwise depend on the reported seeds.
+
 Cells are ordered by seed, then point, then arm, so that arms can be compared as early as possible.
 """
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from hqlt_lab.experiment.arm_title import ArmTitle
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.experiment.cell_filters import cell_labels
 from hqlt_lab.experiment.cell_key import cell_key
@@ -23,6 +31,9 @@ from hqlt_lab.files import read_json
 from hqlt_lab.hashing import hash_json
 from hqlt_lab.rundir import cell_file
 from hqlt_lab.rundir.cell_state import SETTLED_STATES, CellState
+from hqlt_lab.stats.baseline_differences import ArmPair, ArmValues, find_baselines
+from hqlt_lab.stats.looks import LookResult, LookSchedule, compare_at_looks
+from hqlt_lab.stats.metric_scale import accuracy_resolution
 from hqlt_lab.study.ledger.cell_record import CellRecord, CellRef, CellStates
 from hqlt_lab.study.ledger.study_store import StudyStore
 from hqlt_lab.study.plan.search_space import build_search_space, count_trials, params_from_point, point_from_params
@@ -40,6 +51,8 @@ class StudyPlan:
         self.cell_states = CellStates(ledger, store, experiment.launcher.get("retries", 0))
         self.search_space = build_search_space(experiment.tune)
         self.cells_by_key: dict[str, Cell] = {}  # settings of every cell that was built so far
+        self.seed_cells_by_point: dict[str, list[CellRef]] = {}  # cells of all seeds of an arm at a point
+        self.looks_by_values: tuple[list[ArmPair], LookResult] | None = None  # the last result of `evaluate_looks`
 
     @cached_property
     def first_cell_by_arm(self) -> dict[str, Cell]:
@@ -63,14 +76,19 @@ class StudyPlan:
         return names
 
     def list_cells(self) -> list[CellRef]:
-        """Return all cells that are known so far; a search adds its final cells once it is settled."""
-        return [*self.search_cells, *self.final_cells()] if self.search_space else self.grid_cells
+        """Return all cells that are known so far; tuning and looks add cells once the ones before them are settled."""
+        return [*self.tuning_cells, *self.final_cells()] if self.adds_cells else self.grid_cells
+
+    @property
+    def adds_cells(self) -> bool:
+        """Whether some cells are known only when others are settled."""
+        return bool(self.search_space or self.experiment.looks)
 
     @property
     def total_cells(self) -> int:
-        """The number of cells once all searches are settled."""
-        seeds = len(self.experiment.final_seeds)
-        return len(self.search_cells) + seeds * len(self.experiment.arms) if self.search_space else len(self.grid_cells)
+        """The number of cells once all searches are settled, and before the next look adds seeds."""
+        final = len(self.final_cells()) + len(self.pending_final_cells())
+        return len(self.tuning_cells) + final if self.adds_cells else len(self.grid_cells)
 
     @cached_property
     def grid_cells(self) -> list[CellRef]:
@@ -83,8 +101,17 @@ class StudyPlan:
         return [cell_ref for same_seed in zip(*cells_per_point, strict=True) for cell_ref in same_seed]
 
     @cached_property
-    def search_cells(self) -> list[CellRef]:
-        """The cells of a search, on the tuning seeds, that find the best point of each arm."""
+    def tuning_cells(self) -> list[CellRef]:
+        """The cells on the tuning seeds that find the best point of each arm."""
+        if not self.experiment.has_tuning_cells:
+            return []
+        if not self.search_space:
+            return [
+                replace(cell_ref, point_index=index)
+                for index, point in enumerate(iter_points(self.experiment.tune))
+                for arm in self.experiment.arms
+                for cell_ref in self.expand_seeds(arm, point, self.experiment.tune_seeds)
+            ]
         return [
             CellRef(key=self.search_cell_key(arm, n, seed), arm=arm, seed=seed, point_index=n)
             for n in range(count_trials(self.experiment.tune))
@@ -93,21 +120,95 @@ class StudyPlan:
         ]
 
     def final_cells(self) -> list[CellRef]:
-        """Return the cells at the best point of each arm whose search is settled."""
-        best_points = [(arm, point) for arm in self.experiment.arms if (point := self.best_point(arm)) is not None]
-        cells_per_arm = [self.expand_seeds(arm, point, self.experiment.final_seeds) for arm, point in best_points]
-        return [cell_ref for same_seed in zip(*cells_per_arm, strict=True) for cell_ref in same_seed]
+        """Return the reported cells of each arm whose tuned values are known."""
+        counts = self.count_seeds()
+        cells = [
+            (number, cell_ref)
+            for arm in self.experiment.arms
+            for number, cell_ref in enumerate(self.seed_cells(arm)[: counts[arm.title]])
+        ]
+        return [cell_ref for _, cell_ref in sorted(cells, key=lambda numbered: numbered[0])]
+
+    def seed_cells(self, arm: Arm) -> list[CellRef]:
+        """Return the cells of an arm at its best point for all seeds that it may get; empty while it is not known."""
+        point = self.best_point(arm)
+        if point is None:
+            return []
+        name = hash_json([arm.title, dict(point)])
+        if name not in self.seed_cells_by_point:
+            self.seed_cells_by_point[name] = self.expand_seeds(arm, point, self.experiment.final_seeds)
+        return self.seed_cells_by_point[name]
 
     def pending_final_cells(self) -> list[CellRef]:
-        """Return placeholders, without a key, for the final cells of searches that are not settled yet."""
-        arms = [arm for arm in self.experiment.arms if self.search_space and self.best_point(arm) is None]
-        return [CellRef(key="", arm=arm, seed=seed, point={}) for arm in arms for seed in self.experiment.final_seeds]
+        """Return placeholders, without a key, for the final cells of arms whose tuned values are not known yet."""
+        arms = [arm for arm in self.experiment.arms if self.adds_cells and self.best_point(arm) is None]
+        counts = self.count_seeds()
+        return [
+            CellRef(key="", arm=arm, seed=seed, point={})
+            for arm in arms
+            for seed in self.experiment.final_seeds[: counts[arm.title]]
+        ]
 
     def best_point(self, arm: Arm) -> Mapping[str, Any] | None:
-        """Return the best point of an arm's search, or None while the search is not settled."""
-        records = [self.cell_record(cell_ref) for cell_ref in self.search_cells if cell_ref.arm == arm]
-        is_settled = all(record.state in SETTLED_STATES for record in records)
-        return select_point(records, self.experiment.measure) if is_settled else None
+        """Return the best point of an arm by its tuning cells, or None while they are not settled."""
+        if not self.experiment.tune:
+            return {}
+        cells = [cell_ref for cell_ref in self.tuning_cells if cell_ref.arm == arm]
+        if not all(self.cell_state(cell_ref) in SETTLED_STATES for cell_ref in cells):
+            return None
+        return select_point([self.cell_record(cell_ref) for cell_ref in cells], self.experiment.measure)
+
+    def count_seeds(self) -> dict[ArmTitle, int]:
+        """Return how many of its seeds each arm has, by title.
+
+        An arm has the seeds of every comparison in which it is the arm or the baseline.
+        """
+        looks, arms = self.experiment.looks, self.experiment.arms
+        if not looks:
+            return {arm.title: len(self.experiment.final_seeds) for arm in arms}
+        result, counts = self.evaluate_looks(), {arm.title: looks[0] for arm in arms}
+        next_look = looks[min(len(result.counts), len(looks) - 1)]
+        for (title, baseline), end_look in zip(find_baselines(arms).items(), result.end_looks, strict=True):
+            count = next_look if end_look is None else looks[end_look - 1]
+            counts[title], counts[baseline] = max(counts[title], count), max(counts[baseline], count)
+        return counts
+
+    def next_look_cells(self) -> list[CellRef]:
+        """Return the cells that the next look may add."""
+        counts = self.count_seeds()
+        next_count = min((count for count in self.experiment.looks if count > max(counts.values())), default=0)
+        return [
+            cell_ref
+            for arm in self.experiment.arms
+            for cell_ref in self.seed_cells(arm)[counts[arm.title] : next_count]
+        ]
+
+    def evaluate_looks(self) -> LookResult:
+        """Return the verdicts at all looks that can be taken; with a fixed number of seeds there are none."""
+        experiment, measure = self.experiment, self.experiment.measure
+        if not experiment.looks:
+            return LookResult([], (), [])
+        values = {arm.title: self.arm_values(arm) for arm in experiment.arms}
+        pairs = [(values[title], values[baseline]) for title, baseline in find_baselines(experiment.arms).items()]
+        if self.looks_by_values is None or self.looks_by_values[0] != pairs:
+            schedule = LookSchedule(tuple(experiment.final_seeds), experiment.looks)
+            resolution = accuracy_resolution(experiment)
+            result = compare_at_looks(pairs, measure.primary_metric, measure, resolution, schedule)
+            self.looks_by_values = pairs, result
+        return self.looks_by_values[1]
+
+    def arm_values(self, arm: Arm) -> ArmValues:
+        """Return the values of the primary metric of an arm by settled seed."""
+        metric, values, lost_seeds = self.experiment.measure.primary_metric, {}, set[int]()
+        for cell_ref in self.seed_cells(arm):
+            state = self.cell_state(cell_ref)
+            attempts = self.ledger.get_attempts(cell_ref.key) if state == "done" else []
+            value = attempts[-1].result.get("metrics", {}).get(metric, math.nan) if attempts else math.nan
+            if math.isfinite(value):
+                values[cell_ref.seed] = value
+            elif state in SETTLED_STATES:
+                lost_seeds.add(cell_ref.seed)
+        return ArmValues(title=arm.title, values=values, lost_seeds=frozenset(lost_seeds))
 
     def expand_seeds(self, arm: Arm, point: Mapping[str, Any], seeds: Sequence[int]) -> list[CellRef]:
         """Return the cells of one point with known values, one per seed."""
@@ -124,7 +225,7 @@ class StudyPlan:
 
     def resolve_point(self, cell_ref: CellRef) -> Mapping[str, Any] | None:
         """Return the tuned values of a cell; None for a searched point of which no seed has been started."""
-        if cell_ref.point_index is None:
+        if cell_ref.point_index is None or cell_ref.point is not None:
             return cell_ref.point
         keys = [self.search_cell_key(cell_ref.arm, cell_ref.point_index, seed) for seed in self.experiment.tune_seeds]
         for key in keys:
