@@ -70,7 +70,7 @@ from hqlt_lab.study.executors.ray_executor import connect_cluster, find_cluster,
 from hqlt_lab.study.executors.resources import MachineResources, gpu_fraction, max_concurrent_cells
 from hqlt_lab.study.executors.slurm_executor import format_directive, run_command
 from hqlt_lab.tasks._to_gymnasium import gym_environment
-from hqlt_lab.tasks.language import Language
+from hqlt_lab.tasks.text.language import Language
 from hqlt_lab.train.micro_batches import check_batch_division
 from hqlt_lab.train.trainer import lightning_precision
 from tests.experiment import test_config_errors, test_size_matching, test_untrusted_files, test_yaml_syntax_errors

@@ -23,9 +23,9 @@ import numpy as np
 
 from hqlt_lab.errors import ConfigIssue
 from hqlt_lab.registry import register
-from hqlt_lab.tasks._bracket_expressions import count_expressions, draw_expressions
 from hqlt_lab.tasks._counter_rng import CounterRng, IntArray
 from hqlt_lab.tasks._generated_task import StateTask
+from hqlt_lab.tasks.state_tracking._bracket_expressions import count_expressions, draw_expressions
 
 CHANCE_EXAMPLES = 1024  # examples used to estimate the frequency of the label 0
 PLUS, MINUS, TIMES, EQUALS, ZERO = 1, 2, 3, 4, 5

@@ -1,0 +1,1 @@
+"""Tasks that repeat symbols of their input."""

@@ -1,0 +1,1 @@
+"""Tasks that store pairs of tokens and ask for the second one."""
