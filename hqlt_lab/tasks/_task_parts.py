@@ -41,7 +41,7 @@ def make_segments(task: "GeneratedTask") -> list[TaskPart]:
     """Return the segments of a task's training set."""
     segments = task.segments or []
     return [
-        TaskPart(name_part(settings), make_part_task(task, settings), settings["rows"], f"/segment_{index}")
+        TaskPart(name_part(settings), make_part_task(task, settings, "segments"), settings["rows"], f"/segment_{index}")
         for index, settings in enumerate(segments)
     ]
 
@@ -50,7 +50,7 @@ def make_test_slices(task: "GeneratedTask") -> list[TaskPart]:
     """Return the slices of valid and test, among which `eval_size` is divided."""
     slices = task.test_slices or []
     parts = [
-        TaskPart(name_part(settings), make_part_task(task, settings), 0, f"/slice_{index}")
+        TaskPart(name_part(settings), make_part_task(task, settings, "test_slices"), 0, f"/slice_{index}")
         for index, settings in enumerate(slices)
     ]
     return split_evenly(parts, task.eval_size)
@@ -62,9 +62,14 @@ def split_evenly(parts: Sequence[TaskPart], rows: int) -> list[TaskPart]:
     return [part._replace(rows=(index + 1) * rows // count - index * rows // count) for index, part in enumerate(parts)]
 
 
-def make_part_task(task: "GeneratedTask", settings: Mapping[str, Any]) -> "GeneratedTask":
-    """Return the task with the options of a part."""
+def make_part_task(task: "GeneratedTask", settings: Mapping[str, Any], option: str) -> "GeneratedTask":
+    """Return the task with the options of a part.  It has the sizes of its splits only."""
     options = {name: value for name, value in settings.items() if name != "rows"}
+    lengths = {name: options.get(name, getattr(task, name)) for name in LENGTH_OPTIONS}
+    if option == "segments":
+        options |= {"test_length": lengths["train_length"], "valid_length": None}
+    else:
+        options |= {"train_length": lengths["test_length"]}
     return replace(task, rows=None, segments=None, test_slices=None, **options)
 
 
@@ -96,7 +101,7 @@ def find_part_issues(task: "GeneratedTask") -> list[ConfigIssue]:
             message = f"from 1 to {task.eval_size} parts are possible with this eval_size, got {len(parts)}."
             issues.append(ConfigIssue(option, "number_of_parts", message))
         for index, settings in enumerate(parts):
-            part_issues = find_setting_issues(task, settings, option) or find_task_issues(task, settings)
+            part_issues = find_setting_issues(task, settings, option) or find_task_issues(task, settings, option)
             issues += [issue.under(f"{option}[{index}]") for issue in part_issues]
         names = [name_part(settings) for settings in parts] if option == "test_slices" and not issues else []
         for index, name in enumerate(names):
@@ -125,10 +130,10 @@ def find_setting_issues(task: "GeneratedTask", settings: Mapping[str, Any], opti
     return issues
 
 
-def find_task_issues(task: "GeneratedTask", settings: Mapping[str, Any]) -> list[ConfigIssue]:
+def find_task_issues(task: "GeneratedTask", settings: Mapping[str, Any], option: str) -> list[ConfigIssue]:
     """Return the issues of a part's options in combination, and one if its tokens are not those of the task."""
     try:
-        part = make_part_task(task, settings)
+        part = make_part_task(task, settings, option)
     except ConfigError as error:
         return list(error.issues)
     if part.alphabet != task.alphabet:

@@ -103,6 +103,8 @@ def list_file_cases() -> Iterator[tuple[str, str, str | bytes]]:
     yield "measure.direction", "wrong_direction", VALID + "measure: {select: valid/loss}\n"
     yield "measure.margin", "below_minimum", VALID + "measure: {margin: -1}\n"
     yield "model.tie_embeddings", "no_embeddings", "question: What?\ntask: t_maze\nmodel: {tie_embeddings: true}\n"
+    yield "model.layer_kind", "model_without_memory", VALID + "arms: {a: {model.layer_kind: gated_conv}}\n"
+    yield "task.updates", "more_updates_than_pairs", "question: What?\ntask: {name: forgetting_recall, updates: 5}\n"
     yield "model.mixer", "layers_not_divisible", VALID + "arms: {a: {model.mixer: [sum, sum, sum]}}\n"
     positions = "arms: {a: {model.positions: {name: learned, length: 9}}}\n"
     yield "model.positions", "document_longer_than_positions", VALID + positions

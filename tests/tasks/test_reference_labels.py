@@ -45,6 +45,18 @@ def associative_recall(task, prefix):
     return pairs[prefix[-1]] if is_query else None
 
 
+def forgetting_recall(task, prefix):
+    shown = 2 * (task.pairs + task.updates)
+    latest = dict(zip(prefix[0:shown:2], prefix[1:shown:2], strict=False))
+    return latest[prefix[-1]] if prefix[-1].startswith("k") and len(prefix) > shown else None
+
+
+def compositional_recall(task, prefix):
+    shown = 3 * task.pairs
+    stored = {(prefix[i], prefix[i + 1]): prefix[i + 2] for i in range(0, min(shown, len(prefix) - 2), 3)}
+    return stored[prefix[-2], prefix[-1]] if prefix[-1].startswith("b") and len(prefix) > shown else None
+
+
 def selective_copying(task, prefix):
     symbols = [token for token in prefix if token.startswith("s")]
     return symbols[prefix.count("?") - 1] if prefix[-1] == "?" else None
@@ -120,6 +132,8 @@ REFERENCES = {
     "modular_arithmetic": modular_arithmetic,
     "permutation_composition": permutation_composition,
     "associative_recall": associative_recall,
+    "forgetting_recall": forgetting_recall,
+    "compositional_recall": compositional_recall,
     "selective_copying": selective_copying,
     "induction": induction,
 }

@@ -109,6 +109,13 @@ def test_slices_divide_valid_and_test():
     assert task.length_ranges == {"train": (16, 32), "short": (16, 32), "valid": (16, 32), "test": (16, 32)}
 
 
+def test_a_part_is_checked_with_the_sizes_of_its_own_splits():
+    """A segment with more pairs needs longer training rows, and no longer test rows."""
+    segment = {"rows": 5, "pairs": 8, "train_length": [32, 32]}
+    task = lab.build("task", RECALL | {"segments": [segment], "test_slices": [{"pairs": 6, "test_length": [24, 24]}]})
+    assert task.length_ranges == {"train": (32, 32), "short": (32, 32), "valid": (24, 24), "test": (24, 24)}
+
+
 def test_splits_of_segments_and_slices_have_different_rows():
     task = lab.build("task", MIXED | {"eval_size": 30})
     rows = [row for split in ("train", "short", "valid", "test") for row in rows_of(task.get_examples(split, 0, 0, 17))]

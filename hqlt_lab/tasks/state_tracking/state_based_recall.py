@@ -31,7 +31,7 @@ from hqlt_lab.registry import register
 from hqlt_lab.tasks._base import Split
 from hqlt_lab.tasks._counter_rng import CounterRng, IntArray
 from hqlt_lab.tasks._generated_task import ExampleArrays, GeneratedTask
-from hqlt_lab.tasks._shortcut_accuracy import expected_top_share
+from hqlt_lab.tasks._shortcut_accuracy import expected_top_share, normalize_accuracies
 
 INIT, OPS, CHECK, QUERY, FIRST_VARIABLE = 1, 2, 3, 4, 5
 VARIABLES = 5
@@ -81,11 +81,7 @@ class StateBasedRecall(GeneratedTask):
             "the most frequent of the five values": 100 * expected_top_share(VARIABLES, self.values),
             "the value before the swaps": 100 * float(returned + (1 - returned) / self.values),
         }
-        normalized = {
-            name: (accuracy - self.chance_level) / (100 - self.chance_level) * 100
-            for name, accuracy in accuracies.items()
-        }
-        return {"accuracy": accuracies, "normalized_accuracy": normalized}
+        return normalize_accuracies(accuracies, self.chance_level)
 
     @property
     def fixed_tokens(self) -> int:

@@ -25,7 +25,7 @@ from hqlt_lab.registry import register
 from hqlt_lab.tasks._counter_rng import CounterRng, IntArray
 from hqlt_lab.tasks._finite_groups import Group, find_group_mistake, make_group
 from hqlt_lab.tasks._generated_task import GeneratedTask
-from hqlt_lab.tasks._shortcut_accuracy import expected_top_share
+from hqlt_lab.tasks._shortcut_accuracy import expected_top_share, normalize_accuracies
 
 FIRST_UPDATE = 1
 
@@ -90,9 +90,7 @@ class TrackedRecall(GeneratedTask):
     @property
     def shortcut_scores(self) -> Mapping[str, Mapping[str, float]]:
         accuracy = 100 * expected_top_share(self.states, self.values)
-        shortcut = "the most frequent value of the tag"
-        normalized = (accuracy - self.chance_level) / (100 - self.chance_level) * 100
-        return {"accuracy": {shortcut: accuracy}, "normalized_accuracy": {shortcut: normalized}}
+        return normalize_accuracies({"the most frequent value of the tag": accuracy}, self.chance_level)
 
     def count_inputs(self, size: int) -> int:
         table = factorial(self.states * self.tags) * self.values ** (self.states * self.tags)
