@@ -14,6 +14,8 @@ VARIANTS = [
     {"name": "modular_arithmetic", "modulus": 7},
     {"name": "modular_arithmetic", "brackets": True},
     {"name": "modular_arithmetic", "brackets": True, "modulus": 8, "train_length": [3, 12]},
+    {"name": "modular_arithmetic", "multiplication": False, "label": "every"},
+    {"name": "modular_arithmetic", "brackets": True, "multiplication": False},
     {"name": "permutation_composition", "group": "S5", "label": "last"},
     {"name": "permutation_composition", "group": "A5"},
     {"name": "associative_recall", "train_length": [33, 70], "power": 1.0},

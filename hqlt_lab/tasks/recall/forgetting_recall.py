@@ -25,8 +25,8 @@ import numpy as np
 from hqlt_lab.errors import ConfigIssue
 from hqlt_lab.registry import register
 from hqlt_lab.tasks._counter_rng import CounterRng, IntArray
-from hqlt_lab.tasks._shortcut_accuracy import normalize_accuracies
 from hqlt_lab.tasks._generated_task import GeneratedTask
+from hqlt_lab.tasks._shortcut_accuracy import normalize_accuracies
 from hqlt_lab.tasks._token_names import name_tokens
 from hqlt_lab.tasks.recall._query_slots import Fill, count_fillings, draw_slots, find_power_issues, make_filler
 
