@@ -103,6 +103,10 @@ def list_file_cases() -> Iterator[tuple[str, str, str | bytes]]:
     yield "measure.direction", "wrong_direction", VALID + "measure: {select: valid/loss}\n"
     yield "measure.margin", "below_minimum", VALID + "measure: {margin: -1}\n"
     yield "model.tie_embeddings", "no_embeddings", "question: What?\ntask: t_maze\nmodel: {tie_embeddings: true}\n"
+    stages = "question: What?\ntask: {name: parity, stages: [{%s}, {%s}]}\n"
+    yield "task.stages[0].steps", "stage_without_steps", stages % ("train_length: [3, 9]", "")
+    yield "task.stages[1].steps", "steps_of_last_stage", stages % ("steps: 3", "steps: 4")
+    yield "task.stages", "stages_of_finite_set", "question: What?\ntask: {name: parity, rows: 9, stages: [{}]}\n"
     yield "model.layer_kind", "model_without_memory", VALID + "arms: {a: {model.layer_kind: gated_conv}}\n"
     yield "task.updates", "more_updates_than_pairs", "question: What?\ntask: {name: forgetting_recall, updates: 5}\n"
     yield "model.mixer", "layers_not_divisible", VALID + "arms: {a: {model.mixer: [sum, sum, sum]}}\n"

@@ -30,7 +30,7 @@ VARIANTS = [
     {"name": "word_problem", "group": "A4xZ5", "tokens_per_element": 3, "label": "every_in_training"},
     {"name": "word_problem", "group": "Z60", "rows": 99},
     {"name": "state_based_recall", "items": 5, "values": 4, "train_length": [1, 9], "test_length": [3, 20]},
-    {"name": "state_based_recall", "check_share": 0.0},
+    {"name": "state_based_recall", "check_share": 0.0, "addresses": 20},
     {"name": "tracked_recall", "group": "Z5", "tags": 1, "queries": 2, "train_length": [2, 9]},
     {"name": "selective_copying", "items": 3, "train_length": [6, 20]},
     {"name": "induction", "symbols": 3, "train_length": [3, 9]},
