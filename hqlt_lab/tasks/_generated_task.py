@@ -49,6 +49,7 @@ from hqlt_lab.tasks._length_scoring import (
     geometric_range,
     length_buckets,
 )
+from hqlt_lab.tasks._macro_accuracy import count_macro
 from hqlt_lab.tasks._shortcut_accuracy import normalize_accuracies
 from hqlt_lab.tasks._task_parts import (
     TaskPart,
@@ -105,6 +106,9 @@ class GeneratedTask(Task):
     scores_predictions: ClassVar[bool] = True
     has_sequence_accuracy: ClassVar[bool] = False
     """Whether to report the share of examples without a mistake, in total and up to `prefix_lengths`."""
+
+    has_macro_accuracy: ClassVar[bool] = False
+    """Whether to report the mean accuracy of the labels, in groups of rows (`_macro_accuracy`)."""
 
     @property
     def alphabet(self) -> tuple[str, ...]:
@@ -311,6 +315,8 @@ class GeneratedTask(Task):
         if self.has_sequence_accuracy:
             offset = max(0, -self.unread_tokens)  # tokens that the size does not count
             counts |= count_exact(predictions, batch.labels, self.prefix_lengths, offset)
+        if self.has_macro_accuracy:
+            counts |= count_macro(predictions, batch.labels)
         if self.test_slices:
             share = counts["correct"] / counts["scored"].clamp(min=1)
             counts |= {"examples": share.new_ones(share.shape), "example_accuracy": share}
@@ -321,6 +327,8 @@ class GeneratedTask(Task):
         metrics = compute_accuracies(totals, self.chance_level)
         if self.has_sequence_accuracy:
             metrics |= compute_exact_shares(totals)
+        if self.has_macro_accuracy:
+            metrics["macro_accuracy"] = 100 * totals["macro_recall"] / totals["macro_groups"]
         if "example_accuracy" in totals:
             metrics["example_accuracy"] = 100 * totals["example_accuracy"] / totals["examples"]
         return metrics
@@ -352,6 +360,7 @@ class GeneratedTask(Task):
         if self.has_sequence_accuracy:
             suffixes = ["", *(f"/up_to_{end}" for end in self.prefix_lengths), *(f"/{part}" for part in slices)]
             names += [f"sequence_accuracy{suffix}" for suffix in suffixes]
+        names += ["macro_accuracy"] if self.has_macro_accuracy else []
         return [*names, "example_accuracy"] if slices else names
 
     def extrapolation_tests(self, max_factor: int) -> list[ExtrapolationTest]:

@@ -33,6 +33,12 @@ VARIANTS = [
     {"name": "state_based_recall", "check_share": 0.0, "addresses": 20},
     {"name": "tracked_recall", "group": "Z5", "tags": 1, "queries": 2, "train_length": [2, 9]},
     {"name": "selective_copying", "items": 3, "train_length": [6, 20]},
+    {"name": "selective_copying", "items": 3, "noise_at": "before_symbols", "marks": "one", "train_length": [8, 20]},
+    {"name": "in_context_recall", "noise": 0.3, "train_length": [5, 41], "test_length": [40, 60]},
+    {"name": "in_context_recall", "keys": 12, "values": 3},
+    {"name": "fuzzy_recall", "train_length": [12, 60], "test_length": [40, 70]},
+    {"name": "fuzzy_recall", "keys": 3, "key_length": 2, "value_length": 1},
+    {"name": "memorization", "keys": 50, "train_length": [4, 20]},
     {"name": "induction", "symbols": 3, "train_length": [3, 9]},
 ]
 GENERATED = [name for name in lab.available("task") if issubclass(find_factory("task", name), GeneratedTask)]

@@ -1,5 +1,9 @@
 """Labels agree with slow reference implementations that see only the tokens up to the label."""
 
+from functools import cache
+from itertools import groupby
+
+import numpy as np
 import pytest
 import torch
 
@@ -59,7 +63,43 @@ def compositional_recall(task, prefix):
 
 def selective_copying(task, prefix):
     symbols = [token for token in prefix if token.startswith("s")]
+    if task.marks == "one":
+        return symbols[len(prefix) - prefix.index("?") - 2] if "?" in prefix[:-1] else None
     return symbols[prefix.count("?") - 1] if prefix[-1] == "?" else None
+
+
+def in_context_recall(task, prefix):
+    if len(prefix) % 2 == 0:
+        return None
+    pairs = zip(prefix[0:-1:2], prefix[1::2], strict=True)
+    return {key: value for key, value in pairs if key.startswith("k")}.get(prefix[-1])
+
+
+def fuzzy_recall(task, prefix):
+    """Cut the row into runs of tokens of keys and of values, and look up the last run of keys."""
+    runs = [list(run) for kind, run in groupby(prefix, key=lambda token: token[0]) if kind in "kv"]
+    keys, values = [tuple(run) for run in runs[0::2]], runs[1::2]
+    if not keys:
+        return None
+    current = values[-1] if prefix[-1].startswith("v") else []
+    stored = dict(zip(keys[:-1], values, strict=False)).get(keys[-1], [])
+    return stored[len(current)] if len(current) < len(stored) else None
+
+
+def memorization(task, prefix):
+    if prefix[-1] != "?":
+        return None
+    return learn_table(task.keys, task.map_seed)[prefix[-2]]
+
+
+@cache
+def learn_table(keys, map_seed):
+    """Return the value of each key, as other rows show it."""
+    task = find_factory("task", "memorization")(keys=keys, map_seed=map_seed)
+    arrays = task.generate_arrays("train", 3, 0, 500)
+    columns = np.nonzero(arrays.labels >= 0)
+    pairs = zip(arrays.tokens[columns[0], columns[1] - 1], arrays.labels[columns], strict=True)
+    return {task.alphabet[key]: task.alphabet[value] for key, value in pairs}
 
 
 def induction(task, prefix):
@@ -134,6 +174,9 @@ REFERENCES = {
     "associative_recall": associative_recall,
     "forgetting_recall": forgetting_recall,
     "compositional_recall": compositional_recall,
+    "in_context_recall": in_context_recall,
+    "fuzzy_recall": fuzzy_recall,
+    "memorization": memorization,
     "selective_copying": selective_copying,
     "induction": induction,
 }
@@ -161,8 +204,8 @@ def test_labels_agree_with_the_reference(task, split):
 
 def test_every_position_with_an_answer_is_labeled(task):
     """All queries, marks and prefixes; with `label: last` only the last token.  In training, checks and bos too."""
-    if getattr(task, "fill", "blank") == "random":
-        return  # a random token may look like a query
+    if getattr(task, "fill", "blank") == "random" or type(task).__name__ == "FuzzyRecall":
+        return  # a random token may look like a query, and the beginning of a longer key like a known one
     reference = find_reference(task)
     batch = task.get_examples("train", 1, 0, EXAMPLES)
     for row in range(EXAMPLES):
