@@ -1104,8 +1104,8 @@ MUTANTS = [
     Mutant(
         "selective copying asks one symbol too early",
         "hqlt_lab/tasks/copying/selective_copying.py",
-        'rng.distinct_integers("place", 0, sizes - self.items - 1, self.items), 1)',
-        'rng.distinct_integers("place", 0, sizes - self.items - 2, self.items), 1)',
+        'rng.distinct_integers("place", 0, region - 1, self.items), 1)',
+        'rng.distinct_integers("place", 0, region - 2, self.items), 1)',
         (
             "tests/tasks/test_reference_labels.py",
             "tests/tasks/test_task_contract.py",
