@@ -3,6 +3,7 @@
 recall/            remember pairs, and read the value of a key
 copying/           repeat symbols
 state_tracking/    follow a state that every token may change
+stacks/            brackets, and strings that are written behind their input
 text/              language
 environments/      tasks of agents
 

@@ -172,10 +172,16 @@ class GeneratedTask(Task):
         """Number of different tokens, including padding."""
         return len(self.alphabet)
 
-    @property
+    def split_range(self, split: str, low: int, high: int) -> tuple[int, int]:
+        """Return the smallest and the largest size that occur in a split when sizes from low to high are requested."""
+        return self.size_range(low, high)
+
+    @cached_property
     def length_ranges(self) -> dict[str, tuple[int, int]]:
         """Smallest and largest size that occur in each split."""
-        ranges_by_split = {split: [self.size_range(*sizes)] for split, sizes in self._requested_ranges().items()}
+        ranges_by_split = {
+            split: [self.split_range(split, *sizes)] for split, sizes in self._requested_ranges().items()
+        }
         for split, parts in self.parts.items():
             ranges_by_split[split] = [part.task.length_ranges[split] for part in parts]
         return {

@@ -1,4 +1,4 @@
-"""Names of the tokens of a task.  They are cached: a task with thousands of tokens asks for them often."""
+"""Names of the tokens of a task.  They are cached, because thousands of names take long to format."""
 
 from functools import lru_cache
 

@@ -50,6 +50,7 @@ ALLOWED_IMPORTS = {
     "tasks.copying": "errors registry tasks",
     "tasks.environments": "errors registry tasks",
     "tasks.recall": "errors registry tasks",
+    "tasks.stacks": "errors registry tasks",
     "tasks.state_tracking": "errors registry tasks",
     "tasks.text": "errors registry data tasks",
     "experiment": "errors hashing registry model experiment.validate experiment.yaml",

@@ -38,6 +38,15 @@ VARIANTS = [
     {"name": "in_context_recall", "keys": 12, "values": 3},
     {"name": "fuzzy_recall", "train_length": [12, 60], "test_length": [40, 70]},
     {"name": "fuzzy_recall", "keys": 3, "key_length": 2, "value_length": 1},
+    {"name": "copying", "letters": 5, "packed": 90},
+    {"name": "ngram_lookup", "query": "first", "packed": 120},
+    {"name": "ngram_lookup", "letters": 3, "length": 1, "train_length": [2, 9], "test_length": [9, 12]},
+    {"name": "dyck", "types": 2, "depth": 3, "train_length": [2, 13]},
+    {"name": "stack_manipulation", "train_length": [2, 6], "test_length": [5, 30]},
+    *(
+        {"name": "string_transduction", "operation": operation, "symbols": 4, "test_length": [3, 20]}
+        for operation in ("reverse", "duplicate", "odds_first", "sort")
+    ),
     {"name": "memorization", "keys": 50, "train_length": [4, 20]},
     {"name": "induction", "symbols": 3, "train_length": [3, 9]},
 ]

@@ -139,6 +139,16 @@ def test_a_stage_changes_neither_valid_nor_test():
         assert torch.equal(plain.get_examples(split, 0, 0, 9).tokens, staged.get_examples(split, 0, 0, 9).tokens)
 
 
+@pytest.mark.parametrize("name", ["state_based_recall", "copying", "ngram_lookup", "associative_recall"])
+def test_slices_of_the_test_do_not_change_the_sizes_of_training(name):
+    task = lab.build("task", name)
+    low, high = task.test_length
+    sliced = lab.build("task", {"name": name, "test_slices": [{"test_length": [low, high]}]})
+    assert sliced.length_ranges == task.length_ranges
+    train = [one.generate_arrays("train", 0, 0, 20) for one in (task, sliced)]
+    assert all((a == b).all() for a, b in zip(*train, strict=True))
+
+
 def test_shortcuts_are_those_of_each_slice():
     slices = [{"pairs": 4}, {"pairs": 8, "test_length": [64, 64]}]
     task = lab.build("task", {"name": "forgetting_recall", "updates": 2, "test_slices": slices})

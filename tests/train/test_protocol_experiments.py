@@ -22,6 +22,10 @@ TINY_MODEL = {"width": 16, "heads": 2, "mlp_width": 16}
 VOCABULARIES = {"keys": 300, "values": 300, "first_keys": 20, "second_keys": 20}
 # shorter rows by file
 SMALLER = {
+    "chomsky_stack": {"test_length": [41, 60]},
+    "chomsky_duplicate": {"test_length": [41, 60]},
+    "mamba_selective_copying": {"train_length": [64, 64], "test_length": [64, 64]},
+    "mamba_induction": {"test_slices": None},
     "mqar_figure2_512": {"pairs": 8, "train_length": [64, 64], "test_length": [64, 64]},
 }
 
@@ -53,7 +57,7 @@ def test_a_protocol_is_planned_and_its_first_arm_trains(file, tmp_path):
     stored = cell_from_dict(json.loads(json.dumps(cell.to_dict())))
     assert stored == cell
     build_meta_model(cell, build("task", cell.task).vocabulary)
-    check_training(shrink(cell, SMALLER.get(file.stem, {})), tmp_path)
+    check_training(cell, SMALLER.get(file.stem, {}), tmp_path)
 
 
 @pytest.mark.slow
@@ -61,13 +65,14 @@ def test_a_protocol_is_planned_and_its_first_arm_trains(file, tmp_path):
 def test_every_arm_of_a_protocol_trains(file, tmp_path):
     _, cells = cells_by_arm(file)
     for index, cell in enumerate(list(cells.values())[1:]):
-        check_training(shrink(cell, SMALLER.get(file.stem, {})), tmp_path / str(index))
+        check_training(cell, SMALLER.get(file.stem, {}), tmp_path / str(index))
 
 
-def check_training(cell, folder):
-    outcome = fit(cell, folder)
+def check_training(cell, changes, folder):
+    """Train two steps of the shrunken cell, which has the published metrics unless its slices are changed too."""
+    outcome = fit(shrink(cell, changes), folder)
     assert outcome.status == "done" and outcome.step == 2
-    assert all(name in outcome.metrics for name in (cell.measure.select, *cell.measure.report))
+    assert "test_slices" in changes or {cell.measure.select, *cell.measure.report} <= set(outcome.metrics)
 
 
 def test_the_readme_links_every_protocol():

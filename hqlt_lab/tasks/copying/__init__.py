@@ -1,1 +1,1 @@
-"""Tasks that repeat symbols of their input."""
+"""Tasks that repeat parts of their input."""

@@ -1,1 +1,1 @@
-"""Tasks that store pairs of tokens and ask for the second one."""
+"""Tasks that store keys and values, and look up the value of a key."""

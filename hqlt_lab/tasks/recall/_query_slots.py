@@ -1,7 +1,7 @@
 """Slots of queries: equally long pieces at the end of a row, some of which hold a query.
 
 Slot i = 1, 2, ... is drawn without replacement with a weight of i^(power - 1): with a small power most queries follow
-soon after what is asked, as in language; with 1 they are uniform.
+soon after the pairs, as in language; with 1 they are uniform.
 """
 
 from typing import Literal
@@ -31,7 +31,7 @@ def make_filler(rng: CounterRng, fill: Fill, width: int, blank: int, vocabulary:
 
 
 def count_fillings(fill: Fill, blanks: int, vocabulary: int) -> int:
-    """Return the number of different ways to fill so many tokens."""
+    """Return the number of different ways to fill the blanks of a row."""
     return (vocabulary - 1) ** blanks if fill == "random" else 1
 
 

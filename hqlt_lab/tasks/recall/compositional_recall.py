@@ -7,7 +7,7 @@ First keys are distinct, second keys too, and values too.  Each combination is q
 i^(power - 1).  Neither key alone determines the value, so that two tokens have to be bound before they are stored.  The
 size counts all input tokens.
 
-Whoever knows only one of the two keys guesses among `side` values (`shortcut_accuracies`).
+One of the two keys alone leaves `side` values (`shortcut_accuracies`).
 
     task: {name: compositional_recall, side: 2, train_length: [64, 64], test_length: [64, 64]}
 

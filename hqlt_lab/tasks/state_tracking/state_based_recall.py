@@ -20,7 +20,6 @@ After Merrill et al. 2026, arXiv:2604.03444, where the rows are code.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from math import perm
 from typing import ClassVar
 
@@ -95,15 +94,9 @@ class StateBasedRecall(GeneratedTask):
         pairs = VARIABLES * (VARIABLES - 1)
         return self.values**self.items * perm(self.items, VARIABLES) * pairs**swaps * VARIABLES
 
-    @cached_property
-    def length_ranges(self) -> dict[str, tuple[int, int]]:
-        if self.parts:
-            return super().length_ranges
-        ranges = {}
-        for split, (low, high) in self._requested_ranges().items():
-            tokens_per_swap = 5 if self.check_share > 0 and split in ("train", "short") else 2
-            ranges[split] = self.fixed_tokens + 2 * low, self.fixed_tokens + tokens_per_swap * high
-        return ranges
+    def split_range(self, split: str, low: int, high: int) -> tuple[int, int]:
+        tokens_per_swap = 5 if self.check_share > 0 and split in ("train", "short") else 2
+        return self.fixed_tokens + 2 * low, self.fixed_tokens + tokens_per_swap * high
 
     def draw_sizes(self, rng: CounterRng, low: int, high: int) -> IntArray:
         return self.fixed_tokens + 2 * rng.integers("swaps", low, high)
