@@ -18,7 +18,7 @@ assert __name__ == "hqlt_lab.registry", (
 )
 
 from hqlt_lab.registry.build import build, parse_spec
-from hqlt_lab.registry.discovery import find_registered_names, import_builtin, list_names
+from hqlt_lab.registry.discovery import find_builtin_modules, find_registered_names, import_builtin, list_names
 from hqlt_lab.registry.entries import (
     Entry,
     available,
@@ -63,6 +63,7 @@ __all__ = [
     "check_minimums",
     "describe",
     "export_to_subprocesses",
+    "find_builtin_modules",
     "find_external_components",
     "find_factory",
     "find_failing_component",

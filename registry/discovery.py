@@ -1,13 +1,16 @@
 """Find and import the built-in components of a kind.
 
-Each kind has a package with one file per component. Every file in it is imported, so adding a file is enough to
-register a component. A file has the name of its component, so names can be listed without importing anything.
+Each kind has a package with one file per component, in the package itself or in its sub-packages. Every file in it is
+imported, so adding a file is enough to register a component. A file has the name of its component, so names can be
+listed without importing anything.
 """
 
 import importlib
 import importlib.util
 import pkgutil
 import re
+from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 from hqlt_lab.registry.kinds import KINDS
@@ -25,31 +28,42 @@ def ensure_loaded(kind: str) -> None:
 
 
 def import_builtin(kind: str) -> None:
-    """Import every public module in the package of a kind."""
-    package_name = KINDS[kind].package
-    if package_name is not None:
-        package = importlib.import_module(package_name)
-        for module in pkgutil.iter_modules(package.__path__):
-            if not module.name.startswith("_"):
-                importlib.import_module(f"{package_name}.{module.name}")
+    """Import every public module in the package of a kind and in its sub-packages."""
+    for module in find_builtin_modules(kind).values():
+        importlib.import_module(module)
 
 
 def list_names(kind: str) -> list[str]:
     """Return the names of a kind from file names and the text of declared files, without importing components."""
     return sorted(
         {
-            *list_builtin_names(kind),
+            *find_builtin_modules(kind),
             *(name for file in list_declared_files() for name in find_registered_names(file, kind)),
         }
     )
 
 
-def list_builtin_names(kind: str) -> list[str]:
-    """Return the names of the built-in components of a kind, without importing them."""
-    package_name = KINDS[kind].package
-    spec = importlib.util.find_spec(package_name) if package_name else None
-    folders = list(spec.submodule_search_locations or ()) if spec else []
-    return [module.name for module in pkgutil.iter_modules(folders) if not module.name.startswith("_")]
+def find_builtin_modules(kind: str) -> dict[str, str]:
+    """Return the module of each built-in component of a kind by name, without importing it."""
+    package = KINDS[kind].package
+    spec = importlib.util.find_spec(package) if package else None
+    if package is None or spec is None:
+        return {}
+    return {module.rpartition(".")[2]: module for module in iter_public_modules(package, spec)}
+
+
+def iter_public_modules(package: str, spec: ModuleSpec) -> Iterator[str]:
+    """Yield the public modules of a package and of its sub-packages."""
+    for module in pkgutil.iter_modules(spec.submodule_search_locations):
+        if module.name.startswith("_"):
+            continue
+        name = f"{package}.{module.name}"
+        if module.ispkg:
+            inner_spec = importlib.util.find_spec(name)
+            assert inner_spec is not None
+            yield from iter_public_modules(name, inner_spec)
+        else:
+            yield name
 
 
 def find_registered_names(file: Path, kind: str) -> list[str]:

@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
-from hqlt_lab.registry.discovery import list_builtin_names, list_names
+from hqlt_lab.registry.discovery import find_builtin_modules, list_names
 from hqlt_lab.registry.entries import Documented, available, canonical_name, describe, list_interactive_components
 from hqlt_lab.registry.error_origin import find_external_components
 from hqlt_lab.registry.kinds import KINDS, get_kind
@@ -59,7 +59,7 @@ def list_components_of_kind(kind: str, pattern: str = "*") -> list[str]:
 def inspect_component(kind: str, name: str) -> ComponentInfo:
     """Return the documentation and the options of a component; a built-in one is not imported if possible."""
     get_kind(kind)
-    if canonical_name(name) in list_builtin_names(kind):
+    if canonical_name(name) in find_builtin_modules(kind):
         with suppress(SourceUnreadable):
             return read_component_source(kind, canonical_name(name))
     entry = describe(kind, name)
@@ -68,7 +68,7 @@ def inspect_component(kind: str, name: str) -> ComponentInfo:
 
 def read_component_source(kind: str, name: str) -> ComponentInfo:
     """Return the documentation and the options of a built-in component from its source."""
-    module = parse_module(f"{KINDS[kind].package}.{name}")
+    module = parse_module(find_builtin_modules(kind)[name])
     definitions = (node for node in module.tree.body if isinstance(node, Definition) and node.decorator_list)
     for node in definitions:
         if any(ast.unparse(decorator) == f"register({kind!r}, {name!r})" for decorator in node.decorator_list):

@@ -17,7 +17,7 @@ from hqlt_lab.model.sequence_model import SequenceModel
 from hqlt_lab.rundir.evaluations import LongContextCurve
 from hqlt_lab.tasks._base import Task
 from hqlt_lab.tasks._length_scoring import geometric_range
-from hqlt_lab.tasks.language import Language
+from hqlt_lab.tasks.text.language import Language
 from hqlt_lab.train.scoring import score_model
 
 MAX_TEST_ROWS = 64  # maximum number of examples of a test

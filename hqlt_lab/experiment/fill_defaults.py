@@ -12,8 +12,15 @@ from typing import Any
 
 from hqlt_lab.errors import ConfigError, ConfigIssue, HqltError, list_issues
 from hqlt_lab.experiment.run_settings import AgentConfig, TrainConfig, TrainerConfig
-from hqlt_lab.model.config import COMPONENT_KINDS, PER_LAYER_SETTINGS, ModelConfig, OpsConfig, model_config
-from hqlt_lab.model.layer_pattern import expand_layers
+from hqlt_lab.model.config import (
+    COMPONENT_KINDS,
+    KINDS_BY_SETTING,
+    PER_LAYER_SETTINGS,
+    ModelConfig,
+    OpsConfig,
+    model_config,
+)
+from hqlt_lab.model.layer_pattern import expand_layers, layer_value
 from hqlt_lab.registry import build, find_factory, options, parse_settings, parse_spec
 from hqlt_lab.registry.settings_parsing import raise_if_invalid
 
@@ -165,13 +172,17 @@ def strip_component_defaults(kind: str, component: Mapping[str, Any]) -> FilledC
 def strip_model_defaults(model: Mapping[str, Any]) -> dict[str, Any]:
     """Return model settings without those at their default, and without components that no layer uses."""
     defaults = default_values(ModelConfig)
-    values = dict(model) | {"mlp": merge_equal_layers(list_layers(model, "mlp"))}
-    if values["mlp"] == "none":
+    model = {**defaults, **model}  # a model that was stored by an earlier version has fewer settings
+    kinds = {name: list_layers(model, name) for name in KINDS_BY_SETTING}
+    values = dict(model) | {name: merge_equal_layers(layer_kinds) for name, layer_kinds in kinds.items()}
+    if not {"swiglu", "gelu"} & set(kinds["mlp"]):
         values["mlp_width"] = defaults["mlp_width"]  # no layer uses it
+    if values["dropout"] == 0:
+        values["dropout_on"] = defaults["dropout_on"]
     settings = {key: value for key, value in values.items() if key not in COMPONENT_KINDS and value != defaults[key]}
     components = {kind: list_layers(model, kind) for kind in COMPONENT_KINDS}
     layers = [
-        strip_layer_defaults({kind: specs[layer] for kind, specs in components.items()})
+        strip_layer_defaults({kind: specs[layer] for kind, specs in components.items()}, kinds["layer_kind"][layer])
         for layer in range(model["layers"])
     ]
     # the key "parts" is hashed into every cell key: renaming it would orphan all existing results
@@ -180,8 +191,7 @@ def strip_model_defaults(model: Mapping[str, Any]) -> dict[str, Any]:
 
 def list_layers(model: Mapping[str, Any], name: str) -> list[Any]:
     """Return the value of a setting in each layer; a list repeats over the layers."""
-    values = model[name] if isinstance(model[name], list) else [model[name]]
-    return [values[layer % len(values)] for layer in range(model["layers"])]
+    return [layer_value(model[name], layer) for layer in range(model["layers"])]
 
 
 def merge_equal_layers(values: list[Any]) -> Any:
@@ -189,7 +199,7 @@ def merge_equal_layers(values: list[Any]) -> Any:
     return values[0] if all(value == values[0] for value in values) else values
 
 
-def strip_layer_defaults(components: Mapping[str, Any]) -> dict[str, FilledComponent]:
+def strip_layer_defaults(components: Mapping[str, Any], layer_kind: str) -> dict[str, FilledComponent]:
     """Return the components of one layer without their defaults, and only those that affect its output."""
     reads = getattr(find_factory("mixer", components["mixer"]["name"]), "reads", ("fw", "kv"))
     # positions with `embed` are added to the layer's input, which both memories read
@@ -197,6 +207,8 @@ def strip_layer_defaults(components: Mapping[str, Any]) -> dict[str, FilledCompo
     unread = {"positions"} if "kv" not in reads and not is_added_to_input else set()
     unread |= {"attention"} if "kv" not in reads else set()
     unread |= {"update_rule", "feature_map"} if "fw" not in reads else set()
+    if layer_kind != "memory":
+        unread = {*COMPONENT_KINDS} - ({"positions"} if is_added_to_input else set())
     if "kv" not in reads and components["timing"]["name"] == "synchronous":
         unread.add("timing")  # its only option is the softmax window
     stripped = {

@@ -27,7 +27,7 @@ from hqlt_lab.experiment.run_settings import (
     WindowRange,
 )
 from hqlt_lab.experiment.validate.arm_checks import ALLOWABLE_ISSUES
-from hqlt_lab.model.config import COMPONENT_KINDS, MLP_KINDS, ModelConfig, OpsConfig
+from hqlt_lab.model.config import COMPONENT_KINDS, KINDS_BY_SETTING, ModelConfig, OpsConfig
 from hqlt_lab.registry import available, describe, options, read_field_docs
 
 JSON_TYPES = {int: "integer", float: "number", bool: "boolean", str: "string", NoneType: "null", dict: "object"}
@@ -115,8 +115,9 @@ def model_schema() -> Schema:
     for kind in COMPONENT_KINDS:
         component = component_schema(kind)
         schema["properties"][kind] |= {"oneOf": [*component["oneOf"], *list_forms_over_layers(component)]}
-    mlp = {"enum": list(MLP_KINDS)}
-    schema["properties"]["mlp"] |= {"oneOf": [mlp, *list_forms_over_layers(mlp)]}
+    for name, kinds in KINDS_BY_SETTING.items():
+        values: Schema = {"enum": list(kinds)}
+        schema["properties"][name] |= {"oneOf": [values, *list_forms_over_layers(values)]}
     return schema
 
 

@@ -243,7 +243,7 @@ def setting_value(cell: Cell, setting: str) -> int:
 def list_mlp_widths(cell: Cell) -> list[int]:
     """Return the inner width of each MLP of a cell; layers may have different kinds, with different defaults."""
     model = cell.model
-    kinds = [kind for _, kind in iter_layer_values(model["mlp"]) if kind != "none"]
+    kinds = [kind for _, kind in iter_layer_values(model["mlp"]) if kind in ("swiglu", "gelu")]
     return [mlp_inner_width(model["width"], kind, model["mlp_width"]) for kind in kinds]
 
 

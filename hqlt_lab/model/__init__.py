@@ -6,6 +6,7 @@ state               what a layer carries from one call to the next
 short_convolution   optional short convolution on queries, keys and values
 fast_weights        the fast-weight memory of a layer
 softmax_memory      the softmax memory of a layer
+gated_convolution   a layer without a memory
 meta_tokens         learned vectors in front of every document
 hybrid_memory       one layer: two memories and their mixer
 block               memory and MLP around a residual stream

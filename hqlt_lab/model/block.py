@@ -2,7 +2,8 @@
 
 x += drop(memory(norm(x)));   x += drop(mlp(norm(x)))
 
-A layer with `mlp: none` consists of its memory alone.
+A layer with `mlp: none` consists of its memory alone.  With `mlp: identity` the second line is x += drop(norm(x)).
+With `layer_kind: gated_conv` a gated convolution takes the place of the memory.
 """
 
 import torch
@@ -12,6 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from hqlt_lab.model.batch_layout import TokenPositions
 from hqlt_lab.model.config import ModelConfig, mlp_inner_width
+from hqlt_lab.model.gated_convolution import GatedConvolution
 from hqlt_lab.model.hybrid_memory import HybridMemory, ResidualProjection
 from hqlt_lab.model.state import MemoryState
 from hqlt_lab.ops.fused.gated_mlp import swiglu
@@ -44,8 +46,10 @@ class Gelu(nn.Module):
         return self.down(F.gelu(self.up(x)))
 
 
-def make_mlp(config: ModelConfig, kind: str) -> SwiGlu | Gelu:
+def make_mlp(config: ModelConfig, kind: str) -> nn.Module:
     """Return the feed-forward sub-layer of that kind."""
+    if kind == "identity":
+        return nn.Identity()
     mlp_class = SwiGlu if kind == "swiglu" else Gelu
     return mlp_class(config.width, mlp_inner_width(config.width, kind, config.mlp_width), config.bias)
 
@@ -62,11 +66,12 @@ class Block(nn.Module):
     def __init__(self, config: ModelConfig, layer: int = 0) -> None:
         super().__init__()
         self.memory_norm = make_norm(config)
-        self.memory = HybridMemory(config, layer)
+        has_memory = config.has_memory(layer)
+        self.memory: nn.Module = HybridMemory(config, layer) if has_memory else GatedConvolution(config.width)
         kind = config.mlp_kind(layer)
         self.mlp_norm = None if kind == "none" else make_norm(config)
         self.mlp = None if kind == "none" else make_mlp(config, kind)
-        self.drop = nn.Dropout(config.dropout)
+        self.drop = nn.Dropout(config.dropout if config.dropout_on == "all" else 0.0)
         self.recompute_activations = False  # activation checkpointing
 
     def forward(

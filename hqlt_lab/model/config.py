@@ -5,14 +5,23 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from hqlt_lab.errors import ConfigIssue, IssueError, format_names
-from hqlt_lab.model.layer_pattern import expand_layers, find_form_issues, find_layer_issues, iter_layer_values
+from hqlt_lab.model.layer_pattern import (
+    expand_all_layers,
+    expand_layers,
+    find_form_issues,
+    find_layer_issues,
+    iter_layer_values,
+    layer_value,
+)
 from hqlt_lab.registry import check_maximums, check_minimums, parse_settings, parse_spec
 from hqlt_lab.registry.settings_parsing import raise_if_invalid
 
 PerLayer = Any  # a component or an MLP, or a list or a pattern of them over the layers: see `layer_pattern`
 COMPONENT_KINDS = ("update_rule", "attention", "timing", "mixer", "positions", "feature_map")
-PER_LAYER_SETTINGS = (*COMPONENT_KINDS, "mlp")
-MLP_KINDS = ("swiglu", "gelu", "none")
+MLP_KINDS = ("swiglu", "gelu", "identity", "none")
+LAYER_KINDS = ("memory", "gated_conv")
+KINDS_BY_SETTING = {"mlp": MLP_KINDS, "layer_kind": LAYER_KINDS}
+PER_LAYER_SETTINGS = (*COMPONENT_KINDS, *KINDS_BY_SETTING)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +39,8 @@ class ModelConfig:
     """Independent memories per layer; each has width / heads channels."""
     layers: int = 2
     """Blocks."""
+    layer_kind: PerLayer = "memory"
+    """memory, or gated_conv: a gated convolution instead of the memories; a list of them repeats over the layers."""
     update_rule: PerLayer = "delta"
     """How a token updates the fast weights."""
     attention: PerLayer = "softmax"
@@ -57,24 +68,26 @@ class ModelConfig:
     norm_eps: float = 1e-6
     """Added to the mean square in every normalization."""
     mlp: PerLayer = "swiglu"
-    """The feed-forward sub-layer: swiglu, gelu or none, or a list of them that repeats over the layers."""
+    """The feed-forward sub-layer: swiglu, gelu, identity or none, or a list of them that repeats over the layers."""
     mlp_width: int | None = None
     """Inner width of the MLP; null: swiglu 8/3 of the width rounded up to a multiple of 256, gelu 4 times the width."""
     bias: bool = False
     """Biases on the linear maps of memory and MLP."""
     dropout: float = 0.0
-    """Dropout rate in training, on the embedded input and on the output of each sub-layer."""
+    """Dropout rate in training."""
+    dropout_on: Literal["all", "embedding"] = "all"
+    """Where dropout applies: to the embedded input and the output of each sub-layer, or to the embedded input only."""
     tie_embeddings: bool = False
     """Use one matrix for the embedding and the head."""
     init_std: float = 0.02
     """Standard deviation of the initial weights."""
-    residual_init: Literal["rescaled", "normal"] = "rescaled"
-    """Initialize maps into the residual stream as U(+-1/sqrt(fan in)) / sqrt(2 layers), or like all others."""
+    residual_init: Literal["rescaled", "rescaled_normal", "normal"] = "rescaled"
+    """Initial maps into the residual stream: U(+-1/sqrt(fan in)) or N(0, std^2), / sqrt(2 layers); or as all others."""
 
     def __post_init__(self) -> None:
         size_issues = self._size_issues()
         form_issues = [issue for name in PER_LAYER_SETTINGS for issue in find_form_issues(name, getattr(self, name))]
-        independent_issues = [*size_issues, *form_issues, *self._component_issues(), *self._mlp_issues()]
+        independent_issues = [*size_issues, *form_issues, *self._component_issues(), *self._kind_issues()]
         raise_if_invalid(independent_issues, () if size_issues or form_issues else self._consistency_issues())
         for name in PER_LAYER_SETTINGS:
             object.__setattr__(self, name, expand_layers(getattr(self, name), self.layers))
@@ -101,6 +114,9 @@ class ModelConfig:
             issues.append(ConfigIssue("tie_embeddings", "no_embeddings", message))
         for name in PER_LAYER_SETTINGS:
             issues += find_layer_issues(name, getattr(self, name), self.layers)
+        if not issues and "memory" not in expand_all_layers(self.layer_kind, self.layers):
+            message = "at least one layer needs memories."
+            issues.append(ConfigIssue("layer_kind", "model_without_memory", message, "Use [gated_conv, memory]."))
         return issues
 
     def _component_issues(self) -> list[ConfigIssue]:
@@ -114,21 +130,25 @@ class ModelConfig:
                         issues += error.issues
         return issues
 
-    def _mlp_issues(self) -> list[ConfigIssue]:
+    def _kind_issues(self) -> list[ConfigIssue]:
         return [
-            ConfigIssue(f"mlp{path}", "setting_of_wrong_type", f"{' | '.join(MLP_KINDS)} is needed, got {kind!r}.")
-            for path, kind in iter_layer_values(self.mlp)
-            if kind not in MLP_KINDS
+            ConfigIssue(f"{name}{path}", "setting_of_wrong_type", f"{' | '.join(kinds)} is needed, got {kind!r}.")
+            for name, kinds in KINDS_BY_SETTING.items()
+            for path, kind in iter_layer_values(getattr(self, name))
+            if kind not in kinds
         ]
 
     def mlp_kind(self, layer: int) -> str:
-        """Return the kind of MLP of that layer: swiglu, gelu or none."""
-        return str(self.mlp[layer % len(self.mlp)] if isinstance(self.mlp, list) else self.mlp)
+        """Return the kind of MLP of that layer: swiglu, gelu, identity or none."""
+        return str(layer_value(self.mlp, layer))
+
+    def has_memory(self, layer: int) -> bool:
+        """Return whether that layer has memories; otherwise it is a gated convolution."""
+        return str(layer_value(self.layer_kind, layer)) == "memory"
 
     def component_spec(self, kind: str, layer: int) -> Any:
         """Return the component of that kind in that layer, as written in the settings."""
-        value = getattr(self, kind)
-        return value[layer % len(value)] if isinstance(value, list) else value
+        return layer_value(getattr(self, kind), layer)
 
 
 @dataclass(frozen=True, kw_only=True)

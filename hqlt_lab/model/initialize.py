@@ -1,7 +1,7 @@
 """Initialization of each parameter from (seed, its name): models of one seed share the values of common parameters.
 
     linear, convolution, embedding     N(0, std^2), biases 0
-    maps into the residual stream      U(+-1/sqrt(fan in)) / sqrt(2 layers), or like the others
+    maps into the residual stream      U(+-1/sqrt(fan in)) or N(0, std^2), / sqrt(2 layers), or like the others
     modules with `reset_parameters`    their own initialization, after that of their children
 
 Values are drawn on the CPU and then copied, so that a seed gives the same model on every device.
@@ -46,6 +46,9 @@ def initialize_parameters(model: nn.Module, config: ModelConfig, seed: int) -> N
         if isinstance(module, ResidualProjection) and config.residual_init == "rescaled":
             bound = 1 / math.sqrt(module.in_features * 2 * config.layers)
             draw_parameter(module.weight, f"{path}.weight", seed, partial(nn.init.uniform_, a=-bound, b=bound))
+        elif isinstance(module, ResidualProjection) and config.residual_init == "rescaled_normal":
+            std = config.init_std / math.sqrt(2 * config.layers)
+            draw_parameter(module.weight, f"{path}.weight", seed, partial(nn.init.normal_, std=std))
         elif isinstance(module, NORMAL_INIT_MODULES):
             draw_parameter(module.weight, f"{path}.weight", seed, partial(nn.init.normal_, std=config.init_std))
         elif hasattr(module, "reset_parameters"):

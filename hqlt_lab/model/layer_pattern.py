@@ -146,6 +146,17 @@ def expand_layers(value: Any, layers: int) -> Any:
     return [exceptions.get(layer, value["default"]) for layer in range(layers)]
 
 
+def layer_value(value: Any, layer: int) -> Any:
+    """Return the value of a setting in a layer; a list repeats over the layers."""
+    return value[layer % len(value)] if isinstance(value, list) else value
+
+
+def expand_all_layers(value: Any, layers: int) -> list[Any]:
+    """Return the value of a valid setting in each layer."""
+    expanded = expand_layers(value, layers)
+    return [layer_value(expanded, layer) for layer in range(layers)]
+
+
 def format_pattern(pattern: Mapping[str, Any]) -> str:
     """Return a pattern as one line of text, such as "fw_only*3 + kv_only*1" or "fw_only(0=kv_only)"."""
     if isinstance(runs := pattern.get("repeat"), list):

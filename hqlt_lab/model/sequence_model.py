@@ -52,8 +52,14 @@ class SequenceModel(nn.Module):
 
     @property
     def memories(self) -> list[HybridMemory]:
-        """The memory of each block."""
-        return [cast(HybridMemory, block.get_submodule("memory")) for block in self.blocks]
+        """The memory of each block that has one."""
+        return [memory for memory in self.layer_memories if memory is not None]
+
+    @property
+    def layer_memories(self) -> list[HybridMemory | None]:
+        """The memory of each block, None for a gated convolution."""
+        memories = [block.get_submodule("memory") for block in self.blocks]
+        return [memory if isinstance(memory, HybridMemory) else None for memory in memories]
 
     def set_backends(self, ops: OpsConfig) -> "SequenceModel":
         """Set the backends that compute the memories.  Return the model."""

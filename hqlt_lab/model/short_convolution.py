@@ -11,10 +11,10 @@ from hqlt_lab.model.state import keep_last_tokens
 
 
 class ShortConvolution(nn.Conv1d):
-    """Depthwise causal convolution without bias, which returns the inputs that the next call needs as its state."""
+    """Depthwise causal convolution, which returns the inputs that the next call needs as its state."""
 
-    def __init__(self, channels: int, taps: int) -> None:
-        super().__init__(channels, channels, taps, groups=channels, bias=False)
+    def __init__(self, channels: int, taps: int, bias: bool = False) -> None:
+        super().__init__(channels, channels, taps, groups=channels, bias=bias)
         self.taps = taps
 
     def forward(  # type: ignore[override]
@@ -35,4 +35,4 @@ class ShortConvolution(nn.Conv1d):
             start = self.taps - 1 - offset
             tap = self.weight[:, :, start].to(x.dtype)  # [C, 1]; under autocast x has a lower precision
             y = y + tap * x[:, :, start : start + length] * (position >= offset)[:, None]
-        return y
+        return y if self.bias is None else y + self.bias.to(x.dtype)[:, None]

@@ -14,6 +14,10 @@ the training set with options of their own, `test_slices` parts of valid and tes
     segments: [{rows: 100000, pairs: 4}, {rows: 20000, pairs: 16, train_length: [256, 256]}]
     test_slices: [{pairs: 4}, {pairs: 64, test_length: [256, 256]}]        eval_size rows in all, equally many each
 
+`stages` changes options during training; each stage but the last has a number of steps:
+
+    stages: [{steps: 500, train_length: [8, 8]}, {train_length: [16, 16]}]
+
 With `targets: all_next` each token of a training example has a label: its own, or else the next token.
 
 A `StateTask` has a label after every prefix and defines `track_state` instead of `write_examples`.  The size of an
@@ -45,10 +49,14 @@ from hqlt_lab.tasks._length_scoring import (
     geometric_range,
     length_buckets,
 )
+from hqlt_lab.tasks._macro_accuracy import count_macro
+from hqlt_lab.tasks._shortcut_accuracy import normalize_accuracies
 from hqlt_lab.tasks._task_parts import (
     TaskPart,
     find_part_issues,
+    find_stage,
     make_segments,
+    make_stages,
     make_test_slices,
     split_by_part,
     split_evenly,
@@ -88,6 +96,8 @@ class GeneratedTask(Task):
     """Order of a finite training set: the same in every epoch, or shuffled in each."""
     segments: list[dict[str, Any]] | None = None
     """Parts of the training set, each with its rows and with options that differ from those of the task."""
+    stages: list[dict[str, Any]] | None = None
+    """Stages of training with options that differ from those of the task; each but the last has its steps."""
     test_slices: list[dict[str, Any]] | None = None
     """Parts of valid and test with options that differ from those of the task, and with metrics of their own."""
     targets: Literal["scored", "all_next"] = "scored"
@@ -96,6 +106,9 @@ class GeneratedTask(Task):
     scores_predictions: ClassVar[bool] = True
     has_sequence_accuracy: ClassVar[bool] = False
     """Whether to report the share of examples without a mistake, in total and up to `prefix_lengths`."""
+
+    has_macro_accuracy: ClassVar[bool] = False
+    """Whether to report the mean accuracy of the labels, in groups of rows (`_macro_accuracy`)."""
 
     @property
     def alphabet(self) -> tuple[str, ...]:
@@ -145,6 +158,9 @@ class GeneratedTask(Task):
         if self.rows is not None and self.segments is not None:
             message = "with segments, the number of rows is set in each segment."
             issues.append(ConfigIssue("rows", "rows_and_segments", message, "Leave it out here."))
+        if self.stages is not None and (self.rows is not None or self.segments is not None):
+            message = "a finite training set has no stages."
+            issues.append(ConfigIssue("stages", "stages_of_finite_set", message, "Leave out rows and segments."))
         return issues or find_part_issues(self)
 
     def _find_length_issues(self) -> list[ConfigIssue]:
@@ -156,10 +172,16 @@ class GeneratedTask(Task):
         """Number of different tokens, including padding."""
         return len(self.alphabet)
 
-    @property
+    def split_range(self, split: str, low: int, high: int) -> tuple[int, int]:
+        """Return the smallest and the largest size that occur in a split when sizes from low to high are requested."""
+        return self.size_range(low, high)
+
+    @cached_property
     def length_ranges(self) -> dict[str, tuple[int, int]]:
         """Smallest and largest size that occur in each split."""
-        ranges_by_split = {split: [self.size_range(*sizes)] for split, sizes in self._requested_ranges().items()}
+        ranges_by_split = {
+            split: [self.split_range(split, *sizes)] for split, sizes in self._requested_ranges().items()
+        }
         for split, parts in self.parts.items():
             ranges_by_split[split] = [part.task.length_ranges[split] for part in parts]
         return {
@@ -169,15 +191,16 @@ class GeneratedTask(Task):
 
     @cached_property
     def parts(self) -> Mapping[Split, Sequence[TaskPart]]:
-        """The parts of each split that has some: segments of train and short, slices of valid and test."""
+        """The parts of each split that has some: segments or stages of train and short, slices of valid and test."""
         segments, slices = make_segments(self), make_test_slices(self)
-        parts: dict[Split, Sequence[TaskPart]] = {}
+        stages = split_evenly(make_stages(self), self.eval_size)
+        parts: dict[Split, Sequence[TaskPart]] = {"train": stages, "short": stages} if stages else {}
         parts |= {"train": segments, "short": split_evenly(segments, self.eval_size)} if segments else {}
         return parts | ({"valid": slices, "test": slices} if slices else {})
 
     def make_training_set(self, seed: int) -> TrainingSet | None:
         """Return the finite training set of a run's seed; None: each row is new."""
-        rows = tuple(part.rows for part in self.parts.get("train", ())) or (self.rows or 0,)
+        rows = tuple(settings["rows"] for settings in self.segments or ()) or (self.rows or 0,)
         return TrainingSet(rows, self.order, f"{self._stream('train', seed)}/order") if all(rows) else None
 
     def steps_per_epoch(self, batch_size: int) -> int | None:
@@ -190,6 +213,12 @@ class GeneratedTask(Task):
 
     def get_train_batch(self, seed: int, step: int, batch_size: int, rank: int = 0, world_size: int = 1) -> Batch:
         """Return the rows of a training step that one process trains on, as wide as their segment needs."""
+        if self.stages:
+            rows_per_rank = batch_size // world_size
+            first_row = step * batch_size + rank * rows_per_rank
+            stage = self.parts["train"][find_stage(self.stages, step)]
+            numbers = np.arange(first_row, first_row + rows_per_rank)
+            return to_batch(stage.task.generate_rows("train", seed, numbers, stage.stream))
         training_set = self.make_training_set(seed)
         if training_set is None:
             return super().get_train_batch(seed, step, batch_size, rank, world_size)
@@ -292,6 +321,8 @@ class GeneratedTask(Task):
         if self.has_sequence_accuracy:
             offset = max(0, -self.unread_tokens)  # tokens that the size does not count
             counts |= count_exact(predictions, batch.labels, self.prefix_lengths, offset)
+        if self.has_macro_accuracy:
+            counts |= count_macro(predictions, batch.labels)
         if self.test_slices:
             share = counts["correct"] / counts["scored"].clamp(min=1)
             counts |= {"examples": share.new_ones(share.shape), "example_accuracy": share}
@@ -302,6 +333,8 @@ class GeneratedTask(Task):
         metrics = compute_accuracies(totals, self.chance_level)
         if self.has_sequence_accuracy:
             metrics |= compute_exact_shares(totals)
+        if self.has_macro_accuracy:
+            metrics["macro_accuracy"] = 100 * totals["macro_recall"] / totals["macro_groups"]
         if "example_accuracy" in totals:
             metrics["example_accuracy"] = 100 * totals["example_accuracy"] / totals["examples"]
         return metrics
@@ -315,6 +348,17 @@ class GeneratedTask(Task):
         return chance
 
     @property
+    def shortcut_accuracies(self) -> Mapping[str, float]:
+        """Accuracies in percent that shortcuts reach in the test, for a task without slices, by their descriptions."""
+        return {}
+
+    @property
+    def shortcut_scores(self) -> Mapping[str, Mapping[str, float]]:
+        if slices := self.parts.get("test"):
+            return {f"accuracy/{part.name}": part.task.shortcut_accuracies for part in slices}
+        return normalize_accuracies(self.shortcut_accuracies, self.chance_level)
+
+    @property
     def metric_names(self) -> list[str]:
         slices = [part.name for part in self.slices("test")]
         parts = slices or [bucket_name(bucket) for bucket in length_buckets(self.length_ranges)]
@@ -322,6 +366,7 @@ class GeneratedTask(Task):
         if self.has_sequence_accuracy:
             suffixes = ["", *(f"/up_to_{end}" for end in self.prefix_lengths), *(f"/{part}" for part in slices)]
             names += [f"sequence_accuracy{suffix}" for suffix in suffixes]
+        names += ["macro_accuracy"] if self.has_macro_accuracy else []
         return [*names, "example_accuracy"] if slices else names
 
     def extrapolation_tests(self, max_factor: int) -> list[ExtrapolationTest]:

@@ -1,6 +1,13 @@
-"""Accuracy of a shortcut that does not solve the task: guessing the most frequent of some values."""
+"""Accuracies of shortcuts that do not solve a task, such as guessing the most frequent of some values."""
 
+from collections.abc import Mapping
 from math import comb
+
+
+def normalize_accuracies(accuracies: Mapping[str, float], chance_level: float) -> dict[str, dict[str, float]]:
+    """Return accuracies by name, and the same normalized so that chance is 0, as `shortcut_scores` needs them."""
+    normalized = {name: (value - chance_level) / (100 - chance_level) * 100 for name, value in accuracies.items()}
+    return {"accuracy": dict(accuracies), "normalized_accuracy": normalized}
 
 
 def expected_top_share(draws: int, values: int) -> float:

@@ -24,7 +24,7 @@ from hqlt_lab.experiment.fill_defaults import LATER_KINDS, fill_model, strip_mod
 from hqlt_lab.files import read_json
 from hqlt_lab.hashing import digest_bytes, hash_chunks
 from hqlt_lab.redact import redact_secrets
-from hqlt_lab.registry import KINDS, available, find_factory, generate_source, is_interactive
+from hqlt_lab.registry import KINDS, available, find_builtin_modules, find_factory, generate_source, is_interactive
 from hqlt_lab.rundir.sync_state import read_sync_state
 from hqlt_lab.track.tags import sanitize_key
 
@@ -219,9 +219,11 @@ def current_code_hash(name: str) -> str | None:
 @cache
 def builtin_component_hash(kind: str, name: str) -> str | None:
     """Return the hash of a built-in component without importing it; None if it is not built in."""
-    package = KINDS[kind].package
-    file = package_dir(package.removeprefix("hqlt_lab.")) / f"{name}.py" if package else None
-    return hash_files([file]) if file is not None and file.is_file() else None
+    module = find_builtin_modules(kind).get(name)
+    if module is None:
+        return None
+    package, _, module_name = module.rpartition(".")
+    return hash_files([package_dir(package.removeprefix("hqlt_lab.")) / f"{module_name}.py"])
 
 
 def study_commits(study: Path, artifacts: Path) -> list[str]:

@@ -8,8 +8,8 @@ import pytest
 import hqlt_lab as lab
 from hqlt_lab.check.conformance import check_component
 from hqlt_lab.registry import register
-from hqlt_lab.tasks.modular_arithmetic import ModularArithmetic
-from hqlt_lab.tasks.parity import Parity
+from hqlt_lab.tasks.state_tracking.modular_arithmetic import ModularArithmetic
+from hqlt_lab.tasks.state_tracking.parity import Parity
 from tests.issues import raises_issue
 
 

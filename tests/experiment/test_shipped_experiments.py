@@ -17,7 +17,8 @@ from hqlt_lab.experiment.validate.arm_checks import build_meta_model
 from hqlt_lab.registry import build
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
-FILES = sorted(EXPERIMENTS.rglob("*.yaml"))
+PROTOCOLS = EXPERIMENTS / "protocols"
+FILES = sorted(file for file in EXPERIMENTS.rglob("*.yaml") if file.parent != PROTOCOLS)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(EXPERIMENTS)))

@@ -70,7 +70,7 @@ from hqlt_lab.study.executors.ray_executor import connect_cluster, find_cluster,
 from hqlt_lab.study.executors.resources import MachineResources, gpu_fraction, max_concurrent_cells
 from hqlt_lab.study.executors.slurm_executor import format_directive, run_command
 from hqlt_lab.tasks._to_gymnasium import gym_environment
-from hqlt_lab.tasks.language import Language
+from hqlt_lab.tasks.text.language import Language
 from hqlt_lab.train.micro_batches import check_batch_division
 from hqlt_lab.train.trainer import lightning_precision
 from tests.experiment import test_config_errors, test_size_matching, test_untrusted_files, test_yaml_syntax_errors
@@ -103,6 +103,12 @@ def list_file_cases() -> Iterator[tuple[str, str, str | bytes]]:
     yield "measure.direction", "wrong_direction", VALID + "measure: {select: valid/loss}\n"
     yield "measure.margin", "below_minimum", VALID + "measure: {margin: -1}\n"
     yield "model.tie_embeddings", "no_embeddings", "question: What?\ntask: t_maze\nmodel: {tie_embeddings: true}\n"
+    stages = "question: What?\ntask: {name: parity, stages: [{%s}, {%s}]}\n"
+    yield "task.stages[0].steps", "stage_without_steps", stages % ("train_length: [3, 9]", "")
+    yield "task.stages[1].steps", "steps_of_last_stage", stages % ("steps: 3", "steps: 4")
+    yield "task.stages", "stages_of_finite_set", "question: What?\ntask: {name: parity, rows: 9, stages: [{}]}\n"
+    yield "model.layer_kind", "model_without_memory", VALID + "arms: {a: {model.layer_kind: gated_conv}}\n"
+    yield "task.updates", "more_updates_than_pairs", "question: What?\ntask: {name: forgetting_recall, updates: 5}\n"
     yield "model.mixer", "layers_not_divisible", VALID + "arms: {a: {model.mixer: [sum, sum, sum]}}\n"
     positions = "arms: {a: {model.positions: {name: learned, length: 9}}}\n"
     yield "model.positions", "document_longer_than_positions", VALID + positions

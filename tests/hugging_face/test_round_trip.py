@@ -21,6 +21,7 @@ COMPOSITIONS = [
     WINDOW | {"update_rule": "linear_attention", "feature_map": "elu_plus_one"},
     WINDOW | {"update_rule": "delta", "feature_map": "silu_l2"},
     {"tie_embeddings": True},
+    {"layer_kind": ["gated_conv", "memory"], "mlp": "identity", "norm": "layer", "bias": True},
     {
         "timing": {"name": "synchronous", "window": None},
         "mixer": "kv_only",

@@ -29,6 +29,14 @@ MIXED = [
     {"layers": 2, "update_rule": {"name": "delta_product", "steps": 3}, "timing": TIMINGS[4], "short_conv": 2},
     {"layers": 2, "positions": "sinusoidal", "norm": "layer", "bias": True, "output_gate": True, "timing": TIMINGS[6]},
     {"layers": 2, "timing": {"name": "delayed_chunk", "window": 4}, "update_rule": "gated_delta", "short_conv": 1},
+    {
+        "layer_kind": ["gated_conv", "memory"],
+        "mlp": "identity",
+        "norm": "layer",
+        "bias": True,
+        "layers": 2,
+        "timing": TIMINGS[4],
+    },
 ]
 
 

@@ -28,6 +28,7 @@ TOKENS = torch.randint(0, 11, (3, 23), generator=torch.Generator().manual_seed(5
         {"positions": "sinusoidal", "mlp": "gelu", "bias": True, "tie_embeddings": True},
         {"update_rule": {"name": "delta_product", "steps": 2}, "timing": {"name": "delayed_chunk", "window": 4}},
         {"mlp": ["none", "gelu"], "positions": {"name": "learned", "length": 23}, "feature_map": "dpfp"},
+        {"layer_kind": ["gated_conv", "memory"], "mlp": "identity", "norm": "layer", "bias": True},
         {"update_rule": ["linear_attention", "delta"], "feature_map": [{"name": "taylor", "dim": 3}, None]},
     ],
 )
@@ -166,6 +167,9 @@ def test_component_with_own_parameters_needs_reset_parameters():
         ({"mlp": ["none", "relu"]}, "mlp[1]", "setting_of_wrong_type"),
         ({"mlp": None}, "mlp", "setting_of_wrong_type"),
         ({"mlp": ["none"] * 3}, "mlp", "layers_not_divisible"),
+        ({"layer_kind": "conv"}, "layer_kind", "setting_of_wrong_type"),
+        ({"layer_kind": "gated_conv"}, "layer_kind", "model_without_memory"),
+        ({"layer_kind": {"default": "gated_conv", "at": {}}}, "layer_kind", "model_without_memory"),
     ],
 )
 def test_invalid_setting_is_reported(settings, path, code):
@@ -241,3 +245,45 @@ def test_dropout_applies_in_training_to_inputs_and_outputs_of_sub_layers():
         drop.register_forward_hook(lambda module, inputs, output: zero_shares.append((output == 0).float().mean()))
     dropping(x)
     assert len(zero_shares) == 1 + 2 * 2 and all(0.3 < share < 0.7 for share in zero_shares)
+
+
+def test_a_gated_convolution_multiplies_a_convolution_with_a_linear_map():
+    """Also at the end of a row, where each token sees the last three inputs."""
+    model = build_model(**SMALL, layer_kind=["gated_conv", "memory"]).double()
+    layer, x = model.blocks[0].memory, torch.randn(2, 5, 16, dtype=torch.float64)
+    torch.nn.init.normal_(layer.to_gate.bias)
+    torch.nn.init.normal_(layer.convolutions.bias)
+    taps = layer.convolutions.weight[:, 0]  # [width, 3]
+    for t in range(5):
+        convolved = layer.convolutions.bias.expand(2, -1)
+        for offset in range(min(t + 1, 3)):
+            convolved = convolved + taps[:, 2 - offset] * x[:, t - offset]
+        expected = convolved * (x[:, t] @ layer.to_gate.weight.mT + layer.to_gate.bias) + x[:, t]
+        torch.testing.assert_close(layer(x)[0][:, t], expected)
+
+
+def test_an_identity_mlp_adds_the_normalized_stream():
+    model = build_model(**SMALL, mlp="identity", norm="layer").double()
+    block, x = model.blocks[0], torch.randn(2, 5, 16, dtype=torch.float64)
+    memory_output = x + block.memory(block.memory_norm(x))[0]
+    torch.testing.assert_close(block(x)[0], memory_output + block.mlp_norm(memory_output))
+
+
+def test_the_published_model_of_associative_recall_has_its_number_of_parameters():
+    """Attention of width 64 for 64 tokens in Arora et al. 2023."""
+    settings = {"positions": {"name": "learned", "length": 64}, "norm": "layer", "bias": True, "head_norm": False}
+    model = build_model(
+        vocabulary=8192, width=64, heads=1, layers=2, mixer="kv_only", mlp="identity", tie_embeddings=True, **settings
+    )
+    assert sum(parameter.numel() for parameter in model.parameters()) == 562_304
+
+
+def test_dropout_on_the_embedding_leaves_the_layers_alone():
+    model = build_model(**SMALL, dropout=0.5, dropout_on="embedding").train()
+    assert model.drop.p == 0.5 and {block.drop.p for block in model.blocks} == {0.0}
+
+
+def test_rescaled_normal_maps_into_the_stream_have_a_smaller_spread():
+    model = build_model(width=64, layers=8, vocabulary=5, residual_init="rescaled_normal", init_std=0.4)
+    std = model.blocks[0].memory.to_out.weight.std().item()
+    assert std == pytest.approx(0.4 / 16**0.5, rel=0.05)

@@ -229,3 +229,9 @@ def test_probe_rejects_other_modules():
     layer = HybridMemory(ModelConfig(width=8, heads=2))
     with pytest.raises(ValueError, match="a model from build_model or load is needed, got HybridMemory"):
         probe(layer, torch.zeros(1, 3, 8))
+
+
+def test_a_layer_without_memories_has_no_quantities():
+    model = make_model(layers=4, layer_kind=["gated_conv", "memory"])
+    layers = probe(model, fixed_noise(2, 9, WIDTH)).layers
+    assert [bool(layer) for layer in layers] == [False, True, False, True]

@@ -100,6 +100,7 @@ COMPOSITIONS = [
     {"feature_map": {"name": "taylor", "dim": 3}, "update_rule": "linear_attention"},
     {"feature_map": "taylor", "update_rule": "retention", "timing": {"name": "delayed_chunk", "window": 4}},
     {"mlp": ["none", "gelu"], "positions": {"name": "learned", "length": 50}},
+    {"layer_kind": ["gated_conv", "memory"], "mlp": "identity", "norm": "layer", "bias": True, "tie_embeddings": True},
     *({"timing": {"name": name, "window": 4}} for name in lab.available("timing")),
     {"timing": {"name": "synchronous", "window": None}},
     {"timing": {"name": "synchronous", "window": 20}, "layers": 4, "mixer": ["vector", "kv_only"]},

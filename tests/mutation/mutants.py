@@ -286,7 +286,7 @@ REVERTED_FIXES = [
     ),
     Mutant(
         "bits per byte count every token as one byte",
-        "hqlt_lab/tasks/language.py",
+        "hqlt_lab/tasks/text/language.py",
         "num_bytes = [self.corpus.count_text_bytes(row) for",
         "num_bytes = [int((row >= 0).sum()) for",
         ("tests/tasks/test_language.py",),
@@ -655,7 +655,7 @@ MUTANTS = [
     ),
     Mutant(
         "parity of the previous token",
-        "hqlt_lab/tasks/parity.py",
+        "hqlt_lab/tasks/state_tracking/parity.py",
         "(tokens - 1).cumsum(1) % 2",
         "((tokens - 1).cumsum(1) - (tokens - 1)) % 2",
         ("tests/tasks/test_reference_labels.py",),
@@ -1103,9 +1103,9 @@ MUTANTS = [
     ),
     Mutant(
         "selective copying asks one symbol too early",
-        "hqlt_lab/tasks/selective_copying.py",
-        'rng.distinct_integers("place", 0, sizes - self.items - 1, self.items), 1)',
-        'rng.distinct_integers("place", 0, sizes - self.items - 2, self.items), 1)',
+        "hqlt_lab/tasks/copying/selective_copying.py",
+        'rng.distinct_integers("place", 0, region - 1, self.items), 1)',
+        'rng.distinct_integers("place", 0, region - 2, self.items), 1)',
         (
             "tests/tasks/test_reference_labels.py",
             "tests/tasks/test_task_contract.py",

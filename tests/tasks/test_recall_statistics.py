@@ -54,6 +54,53 @@ def test_random_fillers_hit_the_keys_of_their_row_as_often_as_published(length, 
     assert abs(hits.mean() - share) <= 4 * (2 * share * (1 - share) / ROWS) ** 0.5 + rounding
 
 
+FORGETTING = {"name": "forgetting_recall", "updates": 4, "keys": 4095, "values": 4096}
+COMPOSITIONAL = {"name": "compositional_recall", "first_keys": 2729, "second_keys": 2730, "values": 2732}
+# task and length: tokens in front of the slots, tokens of a slot, mean and deviation of the slots, share with slot 0
+VARIANTS = [
+    (FORGETTING | {"pairs": 4}, 64, 16, 2, (6.391, 6.466, 0.742)),
+    (FORGETTING | {"pairs": 36}, 256, 80, 2, (29.876, 24.249, 1.0)),
+    (COMPOSITIONAL | {"side": 2}, 64, 12, 3, (4.770, 4.631, 0.767)),
+    (COMPOSITIONAL | {"side": 6}, 256, 108, 3, (20.586, 13.819, 1.0)),
+]
+
+
+@pytest.mark.parametrize(("spec", "length", "shown", "slot", "published"), VARIANTS)
+def test_queries_of_the_variants_are_spread_as_in_the_published_generators(spec, length, shown, slot, published):
+    task = lab.build("task", spec | {"train_length": [length, length], "test_length": [length, length]})
+    arrays = task.generate_arrays("test", 0, 0, ROWS)
+    columns = np.nonzero(arrays.labels >= 0)[1].reshape(ROWS, task.pairs)
+    assert task.vocabulary == 8193 and ((columns - shown) % slot == slot - 2).all()
+    slots, (mean, deviation, first_share) = (columns - shown) // slot, published
+    assert abs(slots.mean() - mean) <= 4 * 2**0.5 * slots.mean(1).std() / ROWS**0.5 + 1e-3
+    assert slots.std() == pytest.approx(deviation, rel=0.08)
+    share = (slots == 0).any(1).mean()
+    assert abs(share - first_share) <= 4 * (2 * first_share * (1 - first_share) / ROWS) ** 0.5 + 1e-3
+
+
+def test_an_updated_key_never_has_its_first_value():
+    task = lab.build("task", {"name": "forgetting_recall", "pairs": 4, "updates": 2, "values": 4})
+    arrays = task.generate_arrays("test", 0, 0, ROWS)
+    is_first = np.zeros((ROWS, 4), dtype=bool)
+    for row in range(ROWS):
+        first = dict(zip(arrays.tokens[row, 0:8:2], arrays.tokens[row, 1:8:2], strict=True))
+        columns = np.nonzero(arrays.labels[row] >= 0)[0]
+        is_first[row] = [first[arrays.tokens[row, column]] == arrays.labels[row, column] for column in columns]
+    assert (is_first.sum(1) == 2).all()
+    assert task.shortcut_scores["accuracy"] == {"the first value of each key": 50.0}
+
+
+def test_one_of_two_keys_leaves_as_many_values_as_the_floor_says():
+    task = lab.build("task", {"name": "compositional_recall", "side": 3})
+    arrays = task.generate_arrays("test", 0, 0, 50)
+    for row in range(50):
+        first_keys, second_keys = arrays.tokens[row, 0:27:3], arrays.tokens[row, 1:27:3]
+        assert (np.unique(first_keys, return_counts=True)[1] == 3).all()
+        assert (np.unique(second_keys, return_counts=True)[1] == 3).all()
+        assert len(set(zip(first_keys, second_keys, strict=True))) == 9
+    assert task.shortcut_scores["accuracy"]["a value of one of the two keys"] == pytest.approx(100 / 3)
+
+
 def test_random_fillers_change_neither_pairs_nor_queries():
     (task, blank), (_, random) = (published_rows(256, 16, fill=fill) for fill in ("blank", "random"))
     assert np.array_equal(blank.labels, random.labels)

@@ -1,5 +1,9 @@
 """Labels agree with slow reference implementations that see only the tokens up to the label."""
 
+from functools import cache
+from itertools import groupby
+
+import numpy as np
 import pytest
 import torch
 
@@ -45,9 +49,138 @@ def associative_recall(task, prefix):
     return pairs[prefix[-1]] if is_query else None
 
 
+def forgetting_recall(task, prefix):
+    shown = 2 * (task.pairs + task.updates)
+    latest = dict(zip(prefix[0:shown:2], prefix[1:shown:2], strict=False))
+    return latest[prefix[-1]] if prefix[-1].startswith("k") and len(prefix) > shown else None
+
+
+def compositional_recall(task, prefix):
+    shown = 3 * task.pairs
+    stored = {(prefix[i], prefix[i + 1]): prefix[i + 2] for i in range(0, min(shown, len(prefix) - 2), 3)}
+    return stored[prefix[-2], prefix[-1]] if prefix[-1].startswith("b") and len(prefix) > shown else None
+
+
 def selective_copying(task, prefix):
     symbols = [token for token in prefix if token.startswith("s")]
+    if task.marks == "one":
+        return symbols[len(prefix) - prefix.index("?") - 2] if "?" in prefix[:-1] else None
     return symbols[prefix.count("?") - 1] if prefix[-1] == "?" else None
+
+
+def last_example(prefix):
+    """Return the parts between the bars of the last example of a packed row."""
+    start = len(prefix) - 1 - prefix[::-1].index("$")
+    parts = [[]]
+    for token in prefix[start + 1 :]:
+        if token == "|":
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    return parts
+
+
+def next_letter(answer, written):
+    """Return the letter behind those that are written, then the end, then nothing."""
+    return [*answer, "."][len(written)] if "." not in written else None
+
+
+def copying(task, prefix):
+    string, *written = last_example(prefix)
+    return next_letter(string, written[0]) if written else None
+
+
+def follow(string, query):
+    """Return what follows the query at its first position in the string."""
+    starts = [i for i in range(len(string)) if string[i : i + len(query)] == query]
+    return string[starts[0] + len(query) :]
+
+
+def ngram_lookup(task, prefix):
+    parts = last_example(prefix)
+    if task.query == "first":
+        return next_letter(follow(parts[1], parts[0]), parts[2]) if len(parts) == 3 else None
+    if len(parts) < 2 or len(parts[1]) < task.length:
+        return None
+    return next_letter(follow(parts[0], parts[1][: task.length]), parts[1][task.length :])
+
+
+def dyck(task, prefix):
+    """Return what closes the last open bracket; which brackets close does not follow from the tokens before them."""
+    open_types = []
+    for token in prefix:
+        if token.startswith("("):
+            open_types.append(token[1:])
+        else:
+            assert open_types.pop() == token[1:]
+    assert len(open_types) <= task.depth
+    return f"){open_types[-1]}" if open_types else None
+
+
+def read_transduction(prefix, transduce):
+    """Return the symbol of the last mark, for the function that maps the input to the output."""
+    if prefix[-1] != "?":
+        return None
+    start = prefix.index("?")
+    output, mark = transduce(prefix[:start]), len(prefix) - start - 1
+    return output[mark] if mark < len(output) else None
+
+
+def stack_manipulation(task, prefix):
+    def run(program):
+        stack = []
+        for operation in program:
+            if operation == "pop":
+                stack = stack[:-1]
+            else:
+                stack.append(operation[-1])
+        return [*reversed(stack), "end"]
+
+    return read_transduction(prefix, run)
+
+
+def string_transduction(task, prefix):
+    functions = {
+        "reverse": lambda symbols: symbols[::-1],
+        "duplicate": lambda symbols: symbols + symbols,
+        "odds_first": lambda symbols: symbols[::2] + symbols[1::2],
+        "sort": sorted,
+    }
+    return read_transduction(prefix, functions[task.operation])
+
+
+def in_context_recall(task, prefix):
+    if len(prefix) % 2 == 0:
+        return None
+    pairs = zip(prefix[0:-1:2], prefix[1::2], strict=True)
+    return {key: value for key, value in pairs if key.startswith("k")}.get(prefix[-1])
+
+
+def fuzzy_recall(task, prefix):
+    """Cut the row into runs of tokens of keys and of values, and look up the last run of keys."""
+    runs = [list(run) for kind, run in groupby(prefix, key=lambda token: token[0]) if kind in "kv"]
+    keys, values = [tuple(run) for run in runs[0::2]], runs[1::2]
+    if not keys:
+        return None
+    current = values[-1] if prefix[-1].startswith("v") else []
+    stored = dict(zip(keys[:-1], values, strict=False)).get(keys[-1], [])
+    return stored[len(current)] if len(current) < len(stored) else None
+
+
+def memorization(task, prefix):
+    if prefix[-1] != "?":
+        return None
+    return learn_table(task.keys, task.map_seed)[prefix[-2]]
+
+
+@cache
+def learn_table(keys, map_seed):
+    """Return the value of each key, as other rows show it."""
+    task = find_factory("task", "memorization")(keys=keys, map_seed=map_seed)
+    arrays = task.generate_arrays("train", 3, 0, 500)
+    columns = np.nonzero(arrays.labels >= 0)
+    pairs = zip(arrays.tokens[columns[0], columns[1] - 1], arrays.labels[columns], strict=True)
+    return {task.alphabet[key]: task.alphabet[value] for key, value in pairs}
 
 
 def induction(task, prefix):
@@ -120,6 +253,16 @@ REFERENCES = {
     "modular_arithmetic": modular_arithmetic,
     "permutation_composition": permutation_composition,
     "associative_recall": associative_recall,
+    "forgetting_recall": forgetting_recall,
+    "compositional_recall": compositional_recall,
+    "copying": copying,
+    "ngram_lookup": ngram_lookup,
+    "dyck": dyck,
+    "stack_manipulation": stack_manipulation,
+    "string_transduction": string_transduction,
+    "in_context_recall": in_context_recall,
+    "fuzzy_recall": fuzzy_recall,
+    "memorization": memorization,
     "selective_copying": selective_copying,
     "induction": induction,
 }
@@ -147,8 +290,12 @@ def test_labels_agree_with_the_reference(task, split):
 
 def test_every_position_with_an_answer_is_labeled(task):
     """All queries, marks and prefixes; with `label: last` only the last token.  In training, checks and bos too."""
-    if getattr(task, "fill", "blank") == "random":
-        return  # a random token may look like a query
+    if getattr(task, "fill", "blank") == "random" or type(task).__name__ == "FuzzyRecall":
+        return  # a random token may look like a query, and the beginning of a longer key like a known one
+    if getattr(task, "packed", None) is not None:
+        return  # the last example of a row is cut and has no labels
+    if type(task).__name__ == "Dyck":
+        return  # a bracket may open where another one could close
     reference = find_reference(task)
     batch = task.get_examples("train", 1, 0, EXAMPLES)
     for row in range(EXAMPLES):

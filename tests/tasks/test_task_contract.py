@@ -73,19 +73,29 @@ def test_valid_has_the_lengths_of_test_by_default(name):
     )
 
 
+# tasks in which one label, such as the end of a string, is less frequent than the others
+UNEVEN_LABELS = ("copying", "ngram_lookup", "stack_manipulation")
+
+
+@pytest.mark.parametrize("name", [name for name in GENERATED if name not in UNEVEN_LABELS])
 def test_label_frequencies_match_the_chance_level(name):
     task = lab.build("task", name)
     labels = task.get_examples("test", 0, 0, 8192).labels
     distinct, counts = labels[labels >= 0].unique(return_counts=True)
     assert len(distinct) == round(100 / task.chance_level)
     share = counts / counts.sum()
-    assert (share - task.chance_level / 100).abs().max() < 5 * (task.chance_level / 100 / counts.sum()) ** 0.5
+    # labels of a row may depend on each other, so rows are the independent samples
+    by_row = (labels[:, :, None] == distinct).sum(1) - share * (labels >= 0).sum(1)[:, None]
+    error = by_row.square().sum(0).sqrt() / counts.sum()
+    assert ((share - task.chance_level / 100).abs() < 5 * error).all()
 
 
 def test_count_inputs_matches_the_inputs_that_occur(task):
     """The count is never below the number of observed inputs, and equal to it for small counts."""
     small = lab.build("task", {"name": registered_name(task), **small_options(task)})
     size = small.length_ranges["short"][0]
+    if small.count_inputs(size) is None:
+        return
     observed = len(small.get_examples("short", 0, 0, 20_000).tokens.unique(dim=0))
     assert observed <= small.count_inputs(size)
     assert small.count_inputs(size) > 2000 or observed == small.count_inputs(size)
@@ -133,7 +143,7 @@ def observed_overlap(task, train_examples):
 
 
 def test_the_estimated_overlap_of_a_task_with_many_inputs_is_zero(name):
-    assert lab.build("task", name).estimate_overlap("test", 20_480_000) == pytest.approx(0, abs=1e-3)
+    assert (lab.build("task", name).estimate_overlap("test", 20_480_000) or 0.0) == pytest.approx(0, abs=1e-3)
 
 
 def test_the_overlap_is_unknown_if_a_task_does_not_count_its_inputs():

@@ -109,6 +109,56 @@ def test_slices_divide_valid_and_test():
     assert task.length_ranges == {"train": (16, 32), "short": (16, 32), "valid": (16, 32), "test": (16, 32)}
 
 
+def test_a_part_is_checked_with_the_sizes_of_its_own_splits():
+    """A segment with more pairs needs longer training rows, and no longer test rows."""
+    segment = {"rows": 5, "pairs": 8, "train_length": [32, 32]}
+    task = lab.build("task", RECALL | {"segments": [segment], "test_slices": [{"pairs": 6, "test_length": [24, 24]}]})
+    assert task.length_ranges == {"train": (32, 32), "short": (32, 32), "valid": (24, 24), "test": (24, 24)}
+
+
+STAGES = [{"steps": 3, "pairs": 2}, {"steps": 2, "pairs": 3}, {"pairs": 4, "train_length": [24, 24]}]
+
+
+def test_stages_follow_each_other_after_their_steps():
+    task = lab.build("task", RECALL | {"stages": STAGES})
+    batches = [task.get_train_batch(7, step, 6) for step in range(8)]
+    labels = [int((batch.labels >= 0).sum(1).max()) for batch in batches]
+    assert labels == [2] * 3 + [3] * 2 + [4] * 3
+    assert [batch.tokens.shape[1] for batch in batches] == [16] * 5 + [24] * 3
+    rows = [row for batch in batches for row in rows_of(batch)]
+    assert len(set(rows)) == len(rows) == 8 * 6
+    for step in (0, 4, 7):
+        halves = [task.get_train_batch(7, step, 6, rank, 2) for rank in (0, 1)]
+        assert torch.equal(torch.cat([half.tokens for half in halves]), batches[step].tokens)
+    assert task.length_ranges["train"] == task.length_ranges["short"] == (16, 24)
+
+
+def test_a_stage_changes_neither_valid_nor_test():
+    plain, staged = lab.build("task", RECALL), lab.build("task", RECALL | {"stages": STAGES})
+    for split in ("valid", "test"):
+        assert torch.equal(plain.get_examples(split, 0, 0, 9).tokens, staged.get_examples(split, 0, 0, 9).tokens)
+
+
+@pytest.mark.parametrize("name", ["state_based_recall", "copying", "ngram_lookup", "associative_recall"])
+def test_slices_of_the_test_do_not_change_the_sizes_of_training(name):
+    task = lab.build("task", name)
+    low, high = task.test_length
+    sliced = lab.build("task", {"name": name, "test_slices": [{"test_length": [low, high]}]})
+    assert sliced.length_ranges == task.length_ranges
+    train = [one.generate_arrays("train", 0, 0, 20) for one in (task, sliced)]
+    assert all((a == b).all() for a, b in zip(*train, strict=True))
+
+
+def test_shortcuts_are_those_of_each_slice():
+    slices = [{"pairs": 4}, {"pairs": 8, "test_length": [64, 64]}]
+    task = lab.build("task", {"name": "forgetting_recall", "updates": 2, "test_slices": slices})
+    shortcut = "the first value of each key"
+    assert task.shortcut_scores == {
+        "accuracy/pairs_4": {shortcut: 50.0},
+        "accuracy/pairs_8_length_64": {shortcut: 75.0},
+    }
+
+
 def test_splits_of_segments_and_slices_have_different_rows():
     task = lab.build("task", MIXED | {"eval_size": 30})
     rows = [row for split in ("train", "short", "valid", "test") for row in rows_of(task.get_examples(split, 0, 0, 17))]
@@ -140,6 +190,10 @@ def test_next_tokens_behind_the_end_of_a_row_are_no_targets():
         ({"rows": 0}, "rows", "below_minimum"),
         ({"rows": 4, "segments": SEGMENTS}, "rows", "rows_and_segments"),
         ({"segments": []}, "segments", "number_of_parts"),
+        ({"rows": 4, "stages": STAGES}, "stages", "stages_of_finite_set"),
+        ({"stages": [{"pairs": 2}, {"pairs": 1}]}, "stages[0].steps", "stage_without_steps"),
+        ({"stages": [{"steps": 2}, {"steps": 3, "pairs": 1}]}, "stages[1].steps", "steps_of_last_stage"),
+        ({"stages": [{"rows": 2}]}, "stages[0].rows", "unknown_part_option"),
         ({"segments": [{"pairs": 2}]}, "segments[0].rows", "segment_without_rows"),
         ({"segments": [{"rows": 1, "pears": 2}]}, "segments[0].pears", "unknown_part_option"),
         ({"segments": [{"rows": 1, "pairs": "two"}]}, "segments[0].pairs", "part_option_of_wrong_type"),

@@ -12,10 +12,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import torch
+
 from hqlt_lab.components.update_rules._base import LinearRule, StepRule
 from hqlt_lab.errors import ConfigError
 from hqlt_lab.model.analysis.model_flops import component_flops, component_of_name
 from hqlt_lab.model.analysis.state_size import state_size
+from hqlt_lab.model.gated_convolution import GatedConvolution
 from hqlt_lab.model.sequence_model import SequenceModel
 
 INPUT_COMPONENTS = ("embedding", "meta_tokens", "positions", "norms", "projections", "convolutions", "feature_map")
@@ -105,6 +108,10 @@ def state_sizes(model: SequenceModel, length: int) -> Iterator[ComponentSize]:
         yield ComponentSize("fast_weights", state=layer_state.fw)
         yield ComponentSize("convolutions", state=layer_state.conv)
         yield ComponentSize("document_length", state=layer_state.document_length)
+    for module in model.modules():
+        if isinstance(module, GatedConvolution):
+            yield ComponentSize("convolutions", state=module.state_numbers * module.to_gate.weight.itemsize)
+            yield ComponentSize("document_length", state=torch.long.itemsize)
 
 
 def sum_sizes(component: str, component_sizes: Iterable[ComponentSize]) -> ComponentSize:

@@ -65,14 +65,16 @@ class Probes:
 def probe(model: nn.Module, tokens: Tensor, layout: Layout | None = None) -> Probes:
     """Run the model on tokens [B, T] (or vectors [B, T, width]) and measure; a few rows are enough."""
     inner = unwrap_compiled(model)
-    layer_probes = [LayerProbe(memory, inner.config.meta_tokens) for memory in inner.memories]
+    layer_probes = [
+        None if memory is None else LayerProbe(memory, inner.config.meta_tokens) for memory in inner.layer_memories
+    ]
     with (
         force_eager(model),
         eval_mode(inner),
-        temporary_hooks(*(register for layer in layer_probes for register in layer.hook_registrations())),
+        temporary_hooks(*(register for layer in layer_probes if layer for register in layer.hook_registrations())),
     ):
         inner(tokens, layout=layout)
-    return Probes([layer.quantities for layer in layer_probes])
+    return Probes([layer.quantities if layer else {} for layer in layer_probes])
 
 
 class LayerProbe:

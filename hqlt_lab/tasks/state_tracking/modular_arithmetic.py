@@ -23,9 +23,9 @@ import numpy as np
 
 from hqlt_lab.errors import ConfigIssue
 from hqlt_lab.registry import register
-from hqlt_lab.tasks._bracket_expressions import count_expressions, draw_expressions
 from hqlt_lab.tasks._counter_rng import CounterRng, IntArray
 from hqlt_lab.tasks._generated_task import StateTask
+from hqlt_lab.tasks.state_tracking._bracket_expressions import count_expressions, draw_expressions
 
 CHANCE_EXAMPLES = 1024  # examples used to estimate the frequency of the label 0
 PLUS, MINUS, TIMES, EQUALS, ZERO = 1, 2, 3, 4, 5
@@ -38,6 +38,8 @@ class ModularArithmetic(StateTask):
     """Number of different digits."""
     brackets: bool = False
     """Generate nested expressions in brackets. Only the last token then has a label."""
+    multiplication: bool = True
+    """Use products besides sums and differences."""
 
     min_size = 3
 
@@ -48,6 +50,11 @@ class ModularArithmetic(StateTask):
             hint = "Use last, or brackets: false."
             issues.append(ConfigIssue("label", "label_with_brackets", message, hint))
         return issues
+
+    @property
+    def operators(self) -> int:
+        """Number of different operators; their tokens are 1, 2, ..."""
+        return TIMES if self.multiplication else MINUS
 
     @property
     def unread_tokens(self) -> int:
@@ -72,9 +79,9 @@ class ModularArithmetic(StateTask):
 
     def count_inputs(self, size: int) -> int:
         if self.brackets:
-            return count_expressions(size - 3, self.modulus)
+            return count_expressions(size - 3, self.modulus, self.operators)
         digits = (size - 1) // 2
-        return self.modulus**digits * 3 ** (digits - 1)
+        return self.modulus**digits * self.operators ** (digits - 1)
 
     def size_range(self, low: int, high: int) -> tuple[int, int]:
         if self.brackets:
@@ -89,7 +96,7 @@ class ModularArithmetic(StateTask):
     def track_state(self, rng: CounterRng, sizes: IntArray, width: int) -> tuple[IntArray, IntArray]:
         equals = np.arange(width) == sizes - self.unread_tokens - 1  # [B, T]
         if self.brackets:
-            tokens, value = draw_expressions(rng, sizes - 3, width, self.modulus)
+            tokens, value = draw_expressions(rng, sizes - 3, width, self.modulus, self.operators)
             values = np.broadcast_to(value, tokens.shape)
         else:
             tokens, values = self.draw_chain(rng, width)
@@ -100,7 +107,7 @@ class ModularArithmetic(StateTask):
     def draw_chain(self, rng: CounterRng, width: int) -> tuple[IntArray, IntArray]:
         """Return alternating digits and operators, and the value up to each digit, both [B, width]."""
         digit = rng.integers("digit", 0, self.modulus - 1, (width + 1) // 2)
-        operator = rng.integers("operator", PLUS, TIMES, width // 2)
+        operator = rng.integers("operator", PLUS, self.operators, width // 2)
         tokens, values = np.zeros((2, len(digit), width), dtype=np.int64)
         tokens[:, ::2], tokens[:, 1::2] = ZERO + digit, operator
         values[:, ::2] = running_values(digit, operator, self.modulus)

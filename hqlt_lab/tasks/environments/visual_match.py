@@ -23,7 +23,7 @@ from hqlt_lab.registry import register
 from hqlt_lab.tasks._base import Split
 from hqlt_lab.tasks._counter_rng import CounterRng, IntArray
 from hqlt_lab.tasks._environment import Environment
-from hqlt_lab.tasks._visual_match_env import APPLE_POSITIONS, COLORS, VisualMatchVectorEnv
+from hqlt_lab.tasks.environments._visual_match_env import APPLE_POSITIONS, COLORS, VisualMatchVectorEnv
 
 MIN_COLORS, MAX_COLORS = 2, 3  # the goal phase has three goal cells
 

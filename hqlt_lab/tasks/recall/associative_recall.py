@@ -20,7 +20,7 @@ with random tokens for the blanks Arora et al. 2024, arXiv:2402.18668.
 
 from dataclasses import dataclass, replace
 from math import perm
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -30,6 +30,8 @@ from hqlt_lab.tasks._base import ExtrapolationTest
 from hqlt_lab.tasks._counter_rng import CounterRng, IntArray
 from hqlt_lab.tasks._generated_task import GeneratedTask
 from hqlt_lab.tasks._length_scoring import geometric_range
+from hqlt_lab.tasks._token_names import name_tokens
+from hqlt_lab.tasks.recall._query_slots import Fill, count_fillings, draw_slots, find_power_issues, make_filler
 
 BLANK, FIRST_KEY = 1, 2
 
@@ -51,7 +53,7 @@ class AssociativeRecall(GeneratedTask):
     """How evenly the queries are spread: 1 is uniform, near 0 most queries come soon after the pairs."""
     gap: int = 0
     """Blanks between the last pair and the first slot."""
-    fill: Literal["blank", "random"] = "blank"
+    fill: Fill = "blank"
     """Tokens in the gap and in slots without a query: blanks, or random tokens, which may be keys and values."""
 
     unread_tokens = 0
@@ -59,9 +61,7 @@ class AssociativeRecall(GeneratedTask):
     def find_option_issues(self) -> list[ConfigIssue]:
         # keys and values are distinct within an example
         issues = self.check_minimums({"pairs": 1, "keys": self.pairs, "values": max(self.pairs, 2), "gap": 0})
-        if self.power <= 0:
-            issues.append(ConfigIssue("power", "not_positive", f"more than 0 is needed, got {self.power}."))
-        return issues
+        return issues + find_power_issues(self.power)
 
     @property
     def min_size(self) -> int:
@@ -69,15 +69,16 @@ class AssociativeRecall(GeneratedTask):
 
     @property
     def alphabet(self) -> tuple[str, ...]:
-        keys, values = (f"k{number}" for number in range(self.keys)), (f"v{number}" for number in range(self.values))
-        return ("_", ".", *keys, *values)
+        return name_tokens(("_", "."), ("k", self.keys), ("v", self.values))
 
     @property
     def chance_level(self) -> float:
         return 100 / self.values
 
     def count_inputs(self, size: int) -> int:
-        return perm(self.keys, self.pairs) * perm(self.values, self.pairs) * perm(self.num_slots(size), self.pairs)
+        shown = perm(self.keys, self.pairs) * perm(self.values, self.pairs)
+        fillings = count_fillings(self.fill, size - 3 * self.pairs, self.vocabulary)
+        return shown * perm(self.num_slots(size), self.pairs) * fillings
 
     def num_slots(self, size: Any) -> Any:
         """Return the number of slots of examples of this size, an integer or an array."""
@@ -88,22 +89,13 @@ class AssociativeRecall(GeneratedTask):
         values = rng.distinct_integers(
             "value", FIRST_KEY + self.keys, FIRST_KEY + self.keys + self.values - 1, self.pairs
         )
-        query_positions = 2 * self.pairs + self.gap + 2 * self.draw_slots(rng, sizes, width)  # [B, pairs]
-        tokens, labels = np.full((2, len(sizes), width), [[[BLANK]], [[-1]]])
-        if self.fill == "random":
-            tokens = rng.integers("filler", BLANK, self.vocabulary - 1, width)
+        slots = draw_slots(rng, self.num_slots(sizes), self.pairs, self.power)
+        query_positions = 2 * self.pairs + self.gap + 2 * slots  # [B, pairs]
+        tokens, labels = make_filler(rng, self.fill, width, BLANK, self.vocabulary), np.full((len(sizes), width), -1)
         tokens[:, : 2 * self.pairs] = np.stack([keys, values], 2).reshape(len(sizes), -1)
         np.put_along_axis(tokens, query_positions, keys, 1)
         np.put_along_axis(labels, query_positions, values, 1)
         return tokens, labels
-
-    def draw_slots(self, rng: CounterRng, sizes: IntArray, width: int) -> IntArray:
-        """Draw the slot that queries each pair, [B, pairs]."""
-        number = np.arange(self.num_slots(width))
-        # sorting exponential arrival times with these rates is sampling by weight without replacement
-        arrival_times = -np.log(rng.uniform("slot", len(number))) / (number + 1.0) ** (self.power - 1)
-        arrival_times[number >= self.num_slots(sizes)] = np.inf
-        return arrival_times.argsort(1)[:, : self.pairs]
 
     def extrapolation_tests(self, max_factor: int) -> list[ExtrapolationTest]:
         """Return tests with more pairs in rows of one length, and tests with a larger gap before the queries."""

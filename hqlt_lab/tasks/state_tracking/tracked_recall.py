@@ -7,7 +7,7 @@
 
 The number of updates sets how long the state is tracked; |G| x tags sets how much is stored.  Softmax alone is expected
 to fail with more updates, fast weights alone with more tags.  A model that ignores the state cannot be better than
-guessing the most frequent value of the tag (`shortcut_scores`).  The size counts the updates.
+guessing the most frequent value of the tag (`shortcut_accuracies`).  The size counts the updates.
 
     task: {name: tracked_recall, group: S3, tags: 4, values: 16, train_length: [16, 16], test_length: [16, 48]}
 
@@ -88,11 +88,8 @@ class TrackedRecall(GeneratedTask):
         return 100 / self.values
 
     @property
-    def shortcut_scores(self) -> Mapping[str, Mapping[str, float]]:
-        accuracy = 100 * expected_top_share(self.states, self.values)
-        shortcut = "the most frequent value of the tag"
-        normalized = (accuracy - self.chance_level) / (100 - self.chance_level) * 100
-        return {"accuracy": {shortcut: accuracy}, "normalized_accuracy": {shortcut: normalized}}
+    def shortcut_accuracies(self) -> Mapping[str, float]:
+        return {"the most frequent value of the tag": 100 * expected_top_share(self.states, self.values)}
 
     def count_inputs(self, size: int) -> int:
         table = factorial(self.states * self.tags) * self.values ** (self.states * self.tags)

@@ -13,14 +13,13 @@ swaps, those in metrics all tokens.
     task: {name: state_based_recall, items: 16, values: 16, train_length: [16, 16], test_length: [16, 16]}
 
 Two shortcuts follow no swap: the most frequent of the five values, and the value that the variable had at first.  With
-two values they are right in 68.75 % and 60 % of long rows (`shortcut_scores`).
+two values they are right in 68.75 % and 60 % of long rows (`shortcut_accuracies`).
 
 After Merrill et al. 2026, arXiv:2604.03444, where the rows are code.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from math import perm
 from typing import ClassVar
 
@@ -32,6 +31,7 @@ from hqlt_lab.tasks._base import Split
 from hqlt_lab.tasks._counter_rng import CounterRng, IntArray
 from hqlt_lab.tasks._generated_task import ExampleArrays, GeneratedTask
 from hqlt_lab.tasks._shortcut_accuracy import expected_top_share
+from hqlt_lab.tasks._token_names import name_tokens
 
 INIT, OPS, CHECK, QUERY, FIRST_VARIABLE = 1, 2, 3, 4, 5
 VARIABLES = 5
@@ -48,6 +48,8 @@ class StateBasedRecall(GeneratedTask):
     """Smallest and largest number of swaps in test."""
     items: int = 8
     """Number of values in a row."""
+    addresses: int | None = None
+    """Number of different addresses, of which a row uses the first ones; null: as many as items."""
     values: int = 2
     """Number of different values."""
     check_share: float = 0.8
@@ -57,7 +59,7 @@ class StateBasedRecall(GeneratedTask):
     min_size: ClassVar[int] = 1
 
     def find_option_issues(self) -> list[ConfigIssue]:
-        issues = self.check_minimums({"items": VARIABLES, "values": 2})
+        issues = self.check_minimums({"items": VARIABLES, "values": 2, "addresses": self.items})
         if not 0 <= self.check_share < 1:
             message = f"a share from 0 to less than 1 is needed, got {self.check_share}."
             issues.append(ConfigIssue("check_share", "out_of_range", message))
@@ -65,27 +67,22 @@ class StateBasedRecall(GeneratedTask):
 
     @property
     def alphabet(self) -> tuple[str, ...]:
-        values, addresses = (f"v{number}" for number in range(self.values)), (f"@{item}" for item in range(self.items))
-        return ("_", "init", "ops", "check", "query", *"abcde", *values, *addresses)
+        fixed = ("_", "init", "ops", "check", "query", *"abcde")
+        return name_tokens(fixed, ("v", self.values), ("@", self.addresses or self.items))
 
     @property
     def chance_level(self) -> float:
         return 100 / self.values
 
     @property
-    def shortcut_scores(self) -> Mapping[str, Mapping[str, float]]:
+    def shortcut_accuracies(self) -> Mapping[str, float]:
         low, high = self._requested_ranges()["test"]
         # a variable has its first address again with probability (1 + 4 / 2^n) / 5
         returned = np.mean([(1 + 4 * 0.5**swaps) / VARIABLES for swaps in range(low, high + 1)])
-        accuracies = {
+        return {
             "the most frequent of the five values": 100 * expected_top_share(VARIABLES, self.values),
             "the value before the swaps": 100 * float(returned + (1 - returned) / self.values),
         }
-        normalized = {
-            name: (accuracy - self.chance_level) / (100 - self.chance_level) * 100
-            for name, accuracy in accuracies.items()
-        }
-        return {"accuracy": accuracies, "normalized_accuracy": normalized}
 
     @property
     def fixed_tokens(self) -> int:
@@ -97,15 +94,9 @@ class StateBasedRecall(GeneratedTask):
         pairs = VARIABLES * (VARIABLES - 1)
         return self.values**self.items * perm(self.items, VARIABLES) * pairs**swaps * VARIABLES
 
-    @cached_property
-    def length_ranges(self) -> dict[str, tuple[int, int]]:
-        if self.parts:
-            return super().length_ranges
-        ranges = {}
-        for split, (low, high) in self._requested_ranges().items():
-            tokens_per_swap = 5 if self.check_share > 0 and split in ("train", "short") else 2
-            ranges[split] = self.fixed_tokens + 2 * low, self.fixed_tokens + tokens_per_swap * high
-        return ranges
+    def split_range(self, split: str, low: int, high: int) -> tuple[int, int]:
+        tokens_per_swap = 5 if self.check_share > 0 and split in ("train", "short") else 2
+        return self.fixed_tokens + 2 * low, self.fixed_tokens + tokens_per_swap * high
 
     def draw_sizes(self, rng: CounterRng, low: int, high: int) -> IntArray:
         return self.fixed_tokens + 2 * rng.integers("swaps", low, high)

@@ -30,7 +30,7 @@ from hqlt_lab.tasks._environment import (
 )
 
 if TYPE_CHECKING:
-    from hqlt_lab.tasks.visual_match import VisualMatch
+    from hqlt_lab.tasks.environments.visual_match import VisualMatch
 
 
 VIEW_RADIUS = 2  # visible cells in each direction

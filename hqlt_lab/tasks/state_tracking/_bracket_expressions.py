@@ -12,11 +12,16 @@ PLUS, MINUS, TIMES, ZERO = 1, 2, 3, 5
 DIGIT_OFFSET = np.array([0, 0, 1, 1, 2])  # position of the digit in d, -d, (d), (-d), by length
 
 
-def draw_expressions(rng: CounterRng, lengths: IntArray, width: int, modulus: int) -> tuple[IntArray, IntArray]:
-    """Return the tokens [B, width] of expressions of these lengths [B, 1], and their values [B, 1]."""
+def draw_expressions(
+    rng: CounterRng, lengths: IntArray, width: int, modulus: int, operators: int
+) -> tuple[IntArray, IntArray]:
+    """Return the tokens [B, width] of expressions of these lengths [B, 1], and their values [B, 1].
+
+    The operators are tokens 1 to `operators`.
+    """
     tokens, value = np.zeros((2, len(lengths) * width), dtype=np.int64)
     digit = rng.integers("digit", 0, modulus - 1, width).ravel()
-    operator = rng.integers("operator", PLUS, TIMES, width).ravel()
+    operator = rng.integers("operator", PLUS, operators, width).ravel()
     cut = rng.random_bits("cut", width).ravel()
     opening, closing = ZERO + modulus, ZERO + modulus + 1
 
@@ -50,9 +55,9 @@ def apply_operator(operator: IntArray, left: IntArray, right: IntArray) -> IntAr
     return np.where(operator == PLUS, left + right, np.where(operator == MINUS, left - right, left * right))
 
 
-def count_expressions(length: int, modulus: int) -> int:
+def count_expressions(length: int, modulus: int, operators: int) -> int:
     """Return the number of different expressions of this length."""
     counts = [0] + [modulus] * 4
     for total in range(5, length + 1):
-        counts.append(3 * sum(counts[left] * counts[total - 3 - left] for left in range(1, total - 3)))
+        counts.append(operators * sum(counts[left] * counts[total - 3 - left] for left in range(1, total - 3)))
     return counts[length]

@@ -1,0 +1,1 @@
+"""Tasks that repeat parts of their input."""
