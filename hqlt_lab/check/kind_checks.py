@@ -66,7 +66,7 @@ def gates_are_in_range(case: ComponentCase) -> None:
     """Gates have the right shape; those of a linear rule have log_keep <= 0 and lookups that cannot diverge."""
     rule = build("update_rule", case.spec, width=8, heads=2).double()
     gates = rule.gates(10 * fixed_noise(3, 5, 8))
-    if gate_error := rule.find_gate_error(gates, rows=3, heads=2, tokens=5) or rule.find_channel_error(gates, size=4):
+    if gate_error := rule.find_gate_error(gates, rows=3, heads=2, tokens=5) or rule.find_channel_error(gates, 4, 4):
         raise ComponentUnusable(gate_error)
     if not isinstance(rule, LinearRule):
         return
