@@ -12,6 +12,7 @@
     independent_vector   sigmoid(W_a x)     sigmoid(W_b x)   one per channel   2 * C * width
     softmax              softmax of both logits W x          one per head      2 * heads * width
     normalized           c / rms(fw)        d / rms(kv)      one per channel   2 * C
+    head_split           1 for the first    1 for the rest   constants         0
 
 C = heads * value_dim are the channels of each output, by default the width of the stream.
 

@@ -1,11 +1,11 @@
-"""Memories of different sizes, with shared and separate projections: identities, formulas, sizes and errors."""
+"""Memories of different sizes, with shared and separate projections, and head_split: identities, sizes, errors."""
 
 import pytest
 import torch
 import torch.nn.functional as F
 
 from hqlt_lab.check.common_checks import PADDED_AND_PACKED, assert_declared_state_size, assert_streaming_equals_one_pass
-from hqlt_lab.check.component_under_test import fixed_noise, small_spec
+from hqlt_lab.check.component_under_test import fixed_noise, flatten_tensors, small_spec
 from hqlt_lab.check.unpacked_reference import assert_matches_separate_documents
 from hqlt_lab.components._heads import split_heads
 from hqlt_lab.model.analysis.component_sizes import ComponentSize, sizes
@@ -141,6 +141,10 @@ COMPOSITIONS = [
     | {"attention": {"name": "softmax", "gate": "channel", "qk_norm": True}},
     DIFFERENT | {"timing": FULL, "update_rule": "linear_attention", "feature_map": "taylor", "mixer": "vector"},
     {"head_dim": 6, "kv": {"groups": 1}, "timing": OWN_GATES, "feature_map": "dpfp", "short_conv": 3, "meta_tokens": 1},
+    {"heads": 4, "mixer": {"name": "head_split", "fw_heads": 3}, "timing": OWN_GATES, "meta_tokens": 1, "short_conv": 3}
+    | {"update_rule": {"name": "delta_product", "steps": 2}, "attention": "forgetting"},
+    {"heads": 4, "layers": 2, "mixer": [{"name": "head_split", "fw_heads": 1}, "kv_only"], "timing": FULL}
+    | {"fw": {"key_dim": 6, "value_dim": 5}, "update_rule": "gla"},
     {"head_dim": 6, "kv": {"groups": 1}, "timing": small_spec("timing", "delayed_chunk"), "update_rule": "hgrn2"}
     | {"layers": 2, "mixer": ["kv_only", "scalar"]},
 ]  # fmt: skip
@@ -231,6 +235,10 @@ def test_separate_projections_are_trained_with_their_memory():
         ({"kv": {"key_dim": 3}, "mixer": "kv_only", "positions": "rope"}, "positions", "odd_head_width"),
         ({"fw": {"key_dim": 6}}, "projections", "memories_differ_in_size"),
         ({"kv": {"heads": 4}}, "projections", "memories_differ_in_size"),
+        ({"mixer": {"name": "head_split", "fw_heads": 3}}, "mixer.fw_heads", "out_of_range"),
+        ({"mixer": {"name": "head_split", "fw_heads": -1}}, "mixer.fw_heads", "out_of_range"),
+        ({"mixer": "head_split", "kv": {"heads": 2}}, "kv.heads", "heads_set_by_mixer"),
+        ({"mixer": {"name": "head_split", "fw_heads": 1}, "heads": 4, "kv": {"groups": 2}}, "kv.groups", "groups_not_divisible"),
     ],
 )  # fmt: skip
 def test_wrong_sizes_are_rejected(settings, path, code):
@@ -245,3 +253,59 @@ def test_memories_of_layers_that_have_only_one_may_differ_in_size():
         [MemorySize(2, 1, 4, 4)],
     ]
     assert ModelConfig(kv={"groups": None}).kv == {}
+
+
+@pytest.mark.parametrize(("fw_heads", "mixer"), [(2, "fw_only"), (0, "kv_only")])
+@pytest.mark.parametrize(
+    "sizes", [{}, {"fw": {"key_dim": 6, "value_dim": 3}, "kv": {"groups": 1, "value_dim": 3}}], ids=str
+)
+def test_head_split_with_all_heads_in_one_memory_is_this_memory_alone_bit_for_bit(fw_heads, mixer, sizes):
+    settings = {"timing": OWN_GATES, "update_rule": "gated_delta", "short_conv": 3, "output_gate": True} | sizes
+    split = make_model(**settings, mixer={"name": "head_split", "fw_heads": fw_heads})
+    alone, x = make_model(**settings, mixer=mixer), fixed_noise(2, 9, WIDTH)
+    weights, expected_weights = split.state_dict(), alone.state_dict()
+    assert list(weights) == list(expected_weights)
+    assert all(torch.equal(weights[name], expected_weights[name]) for name in weights)
+    (y, state), (expected, expected_state) = split(x), alone(x)
+    assert torch.equal(y, expected)
+    pairs = zip(flatten_tensors(state), flatten_tensors(expected_state), strict=True)
+    assert all(torch.equal(actual, expected) for actual, expected in pairs)
+
+
+@pytest.mark.parametrize("timing", [*TIMINGS, OWN_GATES], ids=str)
+def test_head_split_is_a_layer_of_each_memory_side_by_side(timing):
+    settings = {"heads": 4, "timing": timing, "head_norm": False, "update_rule": "kda", "attention": "forgetting"}
+    split = make_model(**settings, mixer={"name": "head_split", "fw_heads": 3}).memories[0]
+    x, outputs = fixed_noise(2, 9, WIDTH), []
+    for memory, heads in (("fw", 3), ("kv", 1)):
+        alone = make_model(**settings | {"heads": heads, "head_dim": 2}, mixer=f"{memory}_only").memories[0]
+        weights = split.state_dict()
+        own = {name.removeprefix(f"projections.{memory}."): weight for name, weight in weights.items()}
+        own["to_out.weight"] = torch.eye(heads * 2, dtype=torch.float64)
+        alone.to_out = torch.nn.Linear(heads * 2, heads * 2, bias=False, dtype=torch.float64)
+        alone.load_state_dict({name: own[name] for name in alone.state_dict()})
+        outputs.append(alone(x)[0])
+    torch.testing.assert_close(split(x)[0], split.to_out(torch.cat(outputs, -1)))
+
+
+def test_head_split_counts_each_memory_for_its_own_heads():
+    settings = BASE | {"heads": 4, "short_conv": 3, "timing": FULL}
+    split, fw_only, kv_only = (
+        sizes(build_model(**settings, mixer=mixer), 20)
+        for mixer in ({"name": "head_split", "fw_heads": 3}, "fw_only", "kv_only")
+    )
+    for quantity in ("state", "forward", "training", "decoding"):
+        assert 4 * getattr(split["fast_weights"], quantity) == 3 * getattr(fw_only["fast_weights"], quantity)
+        assert 4 * getattr(split["softmax"], quantity) == getattr(kv_only["softmax"], quantity)
+    for component in ("projections", "convolutions"):
+        assert split[component] == fw_only[component] == kv_only[component]
+    assert 4 * split["update_rule"].parameters == 3 * fw_only["update_rule"].parameters
+    assert split["mixer"].parameters == 0
+
+
+def test_probes_of_head_split_show_which_memory_answers_a_head():
+    model = make_model(heads=4, mixer={"name": "head_split", "fw_heads": 3})
+    probes = probe(model, fixed_noise(2, 9, WIDTH))
+    assert probes["share"].tolist() == [[1.0, 1.0, 1.0, 0.0]]
+    lengths = {name: probes[name].shape[1] for name in ("norm_fw", "norm_kv", "state_norm", "entropy")}
+    assert lengths == {"norm_fw": 3, "norm_kv": 1, "state_norm": 3, "entropy": 1}
