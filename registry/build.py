@@ -103,11 +103,16 @@ def check_base_class(kind: str, name: str, factory: Callable[..., Any], location
 
 
 def build(kind: str, spec: ComponentSpec, location: str | None = None, **provided: Any) -> Any:
-    """Build the component. Of the `provided` arguments (width, heads, ...) it gets those that its signature names."""
+    """Build the component. Of the `provided` arguments (width, heads, ...) it gets those that its signature names.
+
+    If they are not provided, `key_dim` and `value_dim`, the channels of a key and a value per head, are width / heads.
+    """
     location = kind if location is None else location
     name, chosen_options = parse_spec(kind, spec, location)
     factory = find_factory(kind, name)
     check_base_class(kind, name, factory, location)
+    if {"width", "heads"} <= set(provided):
+        provided = dict.fromkeys(("key_dim", "value_dim"), provided["width"] // provided["heads"]) | provided
     parameters = inspect_parameters(factory)
     needed = [key for key in parameters if key in KINDS[kind].provided]
     if missing := [key for key in needed if key not in provided and parameters[key].is_required]:

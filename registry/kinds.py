@@ -19,29 +19,32 @@ KINDS: dict[str, Kind] = {
     "update_rule": Kind(
         "how a token updates the fast weights",
         "hqlt_lab.components.update_rules",
-        ("width", "heads"),
+        ("width", "heads", "key_dim", "value_dim"),
         ("LinearRule", "StepRule", "UpdateRule"),
     ),
     "attention": Kind(
         "how softmax reads the tokens of its window",
         "hqlt_lab.components.attention",
-        ("width", "heads"),
+        ("width", "heads", "key_dim", "value_dim"),
         ("Attention",),
     ),
     "timing": Kind("when a token enters which memory, and for how long", "hqlt_lab.components.timings"),
     "mixer": Kind(
-        "how the outputs of the two memories are combined", "hqlt_lab.components.mixers", ("width", "heads"), ("Mixer",)
+        "how the outputs of the two memories are combined",
+        "hqlt_lab.components.mixers",
+        ("width", "heads", "value_dim"),
+        ("Mixer",),
     ),
     "positions": Kind(
         "how softmax attention encodes token positions",
         "hqlt_lab.components.positions",
-        ("width", "heads"),
+        ("width", "heads", "key_dim"),
         ("Positions",),
     ),
     "feature_map": Kind(
         "the map applied to queries and keys before the fast weights",
         "hqlt_lab.components.feature_maps",
-        ("width", "heads"),
+        ("width", "heads", "key_dim"),
         ("FeatureMap",),
     ),
     "task": Kind("what the model is trained on", "hqlt_lab.tasks", base_classes=("Task",)),

@@ -1,6 +1,7 @@
 """Parse settings dataclasses from mappings and check their types and values."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import MISSING, fields
 from functools import cache
 from typing import Any, TypeVar, get_type_hints
 
@@ -81,6 +82,27 @@ def parse_settings(settings_type: type[Settings], values: Mapping[str, Any]) -> 
     if issues:
         raise ConfigError(*issues, *find_value_issues(settings_type, well_typed))
     return settings_type(**values)
+
+
+def required_settings(settings_type: type) -> list[str]:
+    """Return the names of the settings without a default."""
+    return [field.name for field in fields(settings_type) if field.default is MISSING]
+
+
+def parse_nested(
+    settings_type: type[Settings], settings: Any, location: str
+) -> tuple[Settings | None, list[ConfigIssue]]:
+    """Return settings inside of a section, None if they are invalid, and their issues."""
+    if not isinstance(settings, Mapping):
+        message = f"a mapping of settings is needed, got {settings!r}."
+        return None, [ConfigIssue(location, "not_a_mapping_of_settings", message)]
+    missing = [name for name in required_settings(settings_type) if name not in settings]
+    if missing:
+        return None, [ConfigIssue(location, "missing_setting", f"{format_names(missing)} must be set.")]
+    try:
+        return parse_settings(settings_type, settings), []
+    except ConfigError as error:
+        return None, [issue.under(location) for issue in error.issues]
 
 
 def find_value_issues(settings_type: Callable[..., Any], valid_values: Mapping[str, Any]) -> Sequence[ConfigIssue]:

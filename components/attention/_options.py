@@ -25,14 +25,16 @@ class SoftmaxWithOptions(Attention):
         self,
         width: int,
         heads: int,
+        key_dim: int,
+        value_dim: int,
         qk_norm: QkNorm = False,
         gate: Gate = "none",
         logit_scale: LogitScale = "none",
     ) -> None:
         super().__init__()
         self.heads, self.logit_scale = heads, logit_scale
-        self.norms = nn.ModuleList(HeadNorm(width // heads, eps=EPS) for _ in range(2)) if qk_norm else None
-        gates = {"none": 0, "head": heads, "channel": width}[gate]
+        self.norms = nn.ModuleList(HeadNorm(key_dim, eps=EPS) for _ in range(2)) if qk_norm else None
+        gates = {"none": 0, "head": heads, "channel": heads * value_dim}[gate]
         self.to_gate = nn.Linear(width, gates, bias=False) if gates else None
 
     def transform(self, x: Tensor, inputs: AttentionInputs) -> AttentionInputs:

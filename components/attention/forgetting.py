@@ -26,11 +26,13 @@ class Forgetting(SoftmaxWithOptions):
         self,
         width: int,
         heads: int,
+        key_dim: int,
+        value_dim: int,
         qk_norm: QkNorm = False,
         gate: Gate = "none",
         logit_scale: LogitScale = "none",
     ) -> None:
-        super().__init__(width, heads, qk_norm, gate, logit_scale)
+        super().__init__(width, heads, key_dim, value_dim, qk_norm, gate, logit_scale)
         self.to_forget = nn.Linear(width, heads)
 
     def log_forget(self, x: Tensor) -> Tensor:

@@ -33,8 +33,7 @@ class Taylor(FeatureMap):
 
     def __init__(
         self,
-        width: int,
-        heads: int,
+        key_dim: int,
         dim: Annotated[
             int | None, "Queries and keys with more channels are projected to this number; null: no projection."
         ] = 16,
@@ -42,9 +41,8 @@ class Taylor(FeatureMap):
         super().__init__()
         if dim is not None and dim < 1:
             raise ConfigError.at("dim", "below_minimum", f"at least 1 is needed, got {dim}.")
-        head_dim = width // heads
-        self.dim = head_dim if dim is None else min(dim, head_dim)
-        self.project = nn.Linear(head_dim, self.dim, bias=False) if self.dim < head_dim else None
+        self.dim = key_dim if dim is None else min(dim, key_dim)
+        self.project = nn.Linear(key_dim, self.dim, bias=False) if self.dim < key_dim else None
 
     def reset_parameters(self) -> None:
         """Start with an orthogonal projection, which keeps the scale of the channels."""

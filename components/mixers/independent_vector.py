@@ -16,10 +16,10 @@ from hqlt_lab.registry import register
 
 @register("mixer", "independent_vector")
 class IndependentVector(Mixer):
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, width: int, heads: int, value_dim: int) -> None:
         super().__init__()
         self.heads = heads
-        self.to_gates = nn.Linear(width, 2 * width, bias=False)
+        self.to_gates = nn.Linear(width, 2 * heads * value_dim, bias=False)
 
     def weights(self, x: Tensor) -> tuple[Weight, Weight]:
         c, d = split_heads(self.to_gates(x).sigmoid(), self.heads).chunk(2, -1)  # [B, H, T, V] each

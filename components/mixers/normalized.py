@@ -23,10 +23,10 @@ EPS = 1e-6
 
 @register("mixer", "normalized")
 class Normalized(Mixer):
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, heads: int, value_dim: int) -> None:
         super().__init__()
         self.heads = heads
-        self.norms = nn.ModuleDict({name: HeadNorm(width, eps=EPS) for name in ("fw", "kv")})
+        self.norms = nn.ModuleDict({name: HeadNorm(heads * value_dim, eps=EPS) for name in ("fw", "kv")})
 
     def contributions(self, x: Tensor, fw: Any, kv: Any) -> tuple[Tensor, Tensor]:
         return self.normalize("fw", fw), self.normalize("kv", kv)

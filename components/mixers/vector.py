@@ -16,10 +16,10 @@ from hqlt_lab.registry import register
 
 @register("mixer", "vector")
 class Vector(Mixer):
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, width: int, heads: int, value_dim: int) -> None:
         super().__init__()
         self.heads = heads
-        self.to_choice = nn.Linear(width, width, bias=False)
+        self.to_choice = nn.Linear(width, heads * value_dim, bias=False)
 
     def weights(self, x: Tensor) -> tuple[Weight, Weight]:
         choice = split_heads(self.to_choice(x).sigmoid(), self.heads)  # [B, H, T, V]

@@ -20,11 +20,11 @@ from hqlt_lab.registry import register
 
 @register("positions", "rope")
 class Rope(Positions):
-    def __init__(self, width: int, heads: int, base: WaveBase = 10000.0) -> None:
+    def __init__(self, key_dim: int, base: WaveBase = 10000.0) -> None:
         super().__init__()
-        if width // heads % 2:
-            message = f"rope rotates pairs of channels, and a head has an odd number of them, {width // heads}."
-            raise ConfigError.at("", "odd_head_width", message)
+        if key_dim % 2:
+            message = f"rope rotates pairs of channels, and a key has an odd number of them, {key_dim}."
+            raise ConfigError.at("", "odd_head_width", message, f"Use {key_dim + 1}.")
         if base <= 0:
             raise ConfigError.at("base", "not_positive", f"more than 0 is needed, got {base}.")
         self.base = base

@@ -80,8 +80,8 @@ class UpdateRule(nn.Module):
                 return f"{name} is NaN for some tokens."
         return ""
 
-    def find_channel_error(self, gates: Any, size: int) -> str:
-        """Return a sentence about channels of gates that do not fit keys and values of `size` channels, or ""."""
+    def find_channel_error(self, gates: Any, key_dim: int, value_dim: int) -> str:
+        """Return a sentence about channels of gates that do not fit the channels of keys and values, or ""."""
         return ""
 
     def scan(
@@ -174,10 +174,10 @@ class LinearRule(UpdateRule):
             return gate_error
         return find_gates_error(gates)
 
-    def find_channel_error(self, gates: Any, size: int) -> str:
+    def find_channel_error(self, gates: Any, key_dim: int, value_dim: int) -> str:
         if type(self).scan is not LinearRule.scan:  # it may change keys, values and gates first
             return ""
-        return find_linear_input_error(self.example_scan_inputs(gates, size, size))
+        return find_linear_input_error(self.example_scan_inputs(gates, key_dim, value_dim))
 
     def step(self, state: Tensor, k: Tensor, v: Tensor, gates: Any) -> Tensor:
         return linear_step(state, k, v, gates)

@@ -58,13 +58,12 @@ class HeadDecay(nn.Module):
 class ChannelDecay(nn.Module):
     """One log-keep per key channel and token: forward(x [B, T, width]) -> [B, H, T, K]."""
 
-    def __init__(self, width: int, heads: int, lowest_rate: float = 1.0) -> None:
+    def __init__(self, width: int, heads: int, key_dim: int, rank: int, lowest_rate: float = 1.0) -> None:
         super().__init__()
-        rank = width // heads
         self.heads, self.lowest_rate = heads, lowest_rate
         self.to_hidden = nn.Linear(width, rank, bias=False)
-        self.to_step = nn.Linear(rank, width, bias=False)
-        self.log_rate, self.bias = nn.Parameter(torch.empty(heads)), nn.Parameter(torch.empty(width))
+        self.to_step = nn.Linear(rank, heads * key_dim, bias=False)
+        self.log_rate, self.bias = nn.Parameter(torch.empty(heads)), nn.Parameter(torch.empty(heads * key_dim))
         self.log_rate.no_decay = self.bias.no_decay = True  # type: ignore[attr-defined]
         self.reset_parameters()
 

@@ -44,14 +44,14 @@ class EraseThenDelta(LinearRule):
     has_key_channels = True
     needs_unit_keys = True
 
-    def __init__(self, width: int, heads: int, max_beta: MaxBeta = 1.0) -> None:
+    def __init__(self, width: int, heads: int, key_dim: int, value_dim: int, max_beta: MaxBeta = 1.0) -> None:
         super().__init__()
         self.heads, self.max_beta = heads, check_max_beta(max_beta)
-        self.decay = ChannelDecay(width, heads)
+        self.decay = ChannelDecay(width, heads, key_dim, rank=value_dim)
         self.to_beta, self.to_erase = (nn.Linear(width, heads, bias=False) for _ in range(2))
         self.erase_bias = nn.Parameter(torch.empty(heads))
         self.to_hidden = nn.Linear(width, heads * RANK, bias=False)
-        self.erase_key_weight = nn.Parameter(torch.empty(heads, RANK, width // heads))
+        self.erase_key_weight = nn.Parameter(torch.empty(heads, RANK, key_dim))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -26,12 +26,12 @@ class Gdn2(LinearRule):
     has_key_channels = True
     needs_unit_keys = True
 
-    def __init__(self, width: int, heads: int, max_beta: MaxBeta = 1.0) -> None:
+    def __init__(self, width: int, heads: int, key_dim: int, value_dim: int, max_beta: MaxBeta = 1.0) -> None:
         super().__init__()
         self.heads = heads
-        self.decay = ChannelDecay(width, heads)
-        self.to_erase = nn.Linear(width, width, bias=False)
-        self.to_write = nn.Linear(width, width, bias=False)
+        self.decay = ChannelDecay(width, heads, key_dim, rank=value_dim)
+        self.to_erase = nn.Linear(width, heads * key_dim, bias=False)
+        self.to_write = nn.Linear(width, heads * value_dim, bias=False)
         self.max_beta = check_max_beta(max_beta)
 
     def gates(self, x: Tensor) -> Gates:

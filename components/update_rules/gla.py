@@ -28,11 +28,11 @@ class Gla(LinearRule):
     has_key_channels = True
     feature_map = "identity"
 
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, width: int, heads: int, key_dim: int) -> None:
         super().__init__()
         self.heads = heads
         self.to_hidden = nn.Linear(width, RANK, bias=False)
-        self.to_keep = nn.Linear(RANK, width)
+        self.to_keep = nn.Linear(RANK, heads * key_dim)
 
     def gates(self, x: Tensor) -> Gates:
         keep = split_channels(self.to_keep(self.to_hidden(x)), self.heads)  # [B, H, T, K]

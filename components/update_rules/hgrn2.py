@@ -33,13 +33,17 @@ class Hgrn2(LinearRule):
     feature_map = "silu"
 
     def __init__(
-        self, width: int, heads: int, lower_bound: Annotated[float, "Smallest keep of a channel, in [0, 1)."] = 0.0
+        self,
+        width: int,
+        heads: int,
+        key_dim: int,
+        lower_bound: Annotated[float, "Smallest keep of a channel, in [0, 1)."] = 0.0,
     ) -> None:
         super().__init__()
         if not 0 <= lower_bound < 1:
             raise ConfigError.at("lower_bound", "out_of_range", f"a number in [0, 1) is needed, got {lower_bound}.")
         self.heads, self.lower_bound = heads, lower_bound
-        self.to_keep = nn.Linear(width, width, bias=False)
+        self.to_keep = nn.Linear(width, heads * key_dim, bias=False)
 
     def gates(self, x: Tensor) -> Gates:
         keep = split_channels(self.to_keep(x), self.heads)  # [B, H, T, K]

@@ -5,7 +5,8 @@
     log alpha_t = -exp(a) softplus(W_2 W_1 x_t + b),   beta_t = max_beta * sigmoid(w . x_t)
 
 a is one number per head, initially log U(1, 16); b is such that softplus(b) is log-uniform in [0.001, 0.1].  The rank
-of W_1 is the size of a head.  With the same decay in all channels this is gated_delta; without decay it is delta.
+of W_1 is the number of channels of a value.  With the same decay in all channels this is gated_delta; without decay it
+is delta.
 
     update_rule: {name: kda, max_beta: 2}
 
@@ -26,9 +27,9 @@ class Kda(LinearRule):
     has_key_channels = True
     needs_unit_keys = True
 
-    def __init__(self, width: int, heads: int, max_beta: MaxBeta = 1.0) -> None:
+    def __init__(self, width: int, heads: int, key_dim: int, value_dim: int, max_beta: MaxBeta = 1.0) -> None:
         super().__init__()
-        self.decay = ChannelDecay(width, heads)
+        self.decay = ChannelDecay(width, heads, key_dim, rank=value_dim)
         self.to_beta = nn.Linear(width, heads, bias=False)
         self.max_beta = check_max_beta(max_beta)
 

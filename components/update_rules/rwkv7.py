@@ -49,15 +49,16 @@ class Rwkv7(LinearRule):
         self,
         width: int,
         heads: int,
+        key_dim: int,
         depth: Annotated[float, "Depth of the layer, which sets its initial decay: 0 first, 1 last."] = 0.5,
     ) -> None:
         super().__init__()
         self.heads, self.depth = heads, depth
-        rank = max(32, 32 * round(2.5 * math.sqrt(width) * (width // heads) / 64 / 32))
+        channels, rank = heads * key_dim, max(32, 32 * round(2.5 * math.sqrt(width) * key_dim / 64 / 32))
         self.to_decay_hidden, self.to_removal_hidden = (nn.Linear(width, rank, bias=False) for _ in range(2))
-        self.to_decay, self.to_removal = (nn.Linear(rank, width, bias=False) for _ in range(2))
-        self.decay_bias, self.removal_bias = (nn.Parameter(torch.empty(width)) for _ in range(2))
-        self.lookup_scale, self.write_mix = (nn.Parameter(torch.empty(heads, width // heads)) for _ in range(2))
+        self.to_decay, self.to_removal = (nn.Linear(rank, channels, bias=False) for _ in range(2))
+        self.decay_bias, self.removal_bias = (nn.Parameter(torch.empty(channels)) for _ in range(2))
+        self.lookup_scale, self.write_mix = (nn.Parameter(torch.empty(heads, key_dim)) for _ in range(2))
         for parameter in (self.decay_bias, self.removal_bias, self.lookup_scale, self.write_mix):
             parameter.no_decay = True  # type: ignore[attr-defined]
         self.reset_parameters()
@@ -65,10 +66,10 @@ class Rwkv7(LinearRule):
     def reset_parameters(self) -> None:
         if self.decay_bias.is_meta:
             return
-        width, head_dim = len(self.decay_bias), self.lookup_scale.shape[1]
-        channel = torch.arange(width, dtype=torch.float64)
-        position = channel / max(width - 1, 1)
-        in_head = (channel % head_dim - (head_dim - 1) / 2) / max((head_dim - 1) / 2, 0.5)
+        channels, key_dim = len(self.decay_bias), self.lookup_scale.shape[1]
+        channel = torch.arange(channels, dtype=torch.float64)
+        position = channel / max(channels - 1, 1)
+        in_head = (channel % key_dim - (key_dim - 1) / 2) / max((key_dim - 1) / 2, 0.5)
         zigzag = in_head * in_head.abs()
         with torch.no_grad():
             for linear in (self.to_decay, self.to_removal):

@@ -18,7 +18,7 @@ from hqlt_lab.check.component_under_test import (
 )
 from hqlt_lab.check.conformance_report import CheckFailed, CheckResult
 from hqlt_lab.check.unpacked_reference import assert_matches_separate_documents
-from hqlt_lab.errors import ConfigError
+from hqlt_lab.errors import ConfigError, HqltError
 from hqlt_lab.model.analysis.state_size import state_size
 from hqlt_lab.model.batch_layout import Layout
 from hqlt_lab.model.initialize import reset_module
@@ -169,12 +169,37 @@ def combines_with_every_component(case: ComponentCase) -> Iterator[CheckResult]:
         yield CheckResult("combines with every component", "illegal", reason)
 
 
+# sizes of the memories in a model of width 8 with 2 heads: shared keys and values, and memories of different sizes
+MEMORY_SIZES: tuple[dict[str, Any], ...] = (
+    {"kv": {"groups": 1}},
+    {
+        "fw": {"heads": 3, "key_dim": 6, "value_dim": 5},
+        "kv": {"heads": 4, "groups": 2, "key_dim": 2, "value_dim": 3},
+        "projections": "separate",
+    },
+)
+
+
+def memories_may_differ_in_size(case: ComponentCase) -> None:
+    """The component fits a memory with other heads and with keys and values of other sizes than width / heads."""
+    for sizes in MEMORY_SIZES:
+        try:
+            output, _ = case.build_model(**sizes)(fixed_noise(2, 7, 8))
+            output.sum().backward()
+        except (RuntimeError, HqltError) as error:
+            hint = "Take the arguments key_dim and value_dim, which need not be width / heads."
+            raise CheckFailed(f"with {sizes}: {error} {hint}") from error
+        if not output.isfinite().all():
+            raise CheckFailed(f"with {sizes} the output is not finite.")
+
+
 def compiles(case: ComponentCase) -> None:
     """torch.compile (aot_eager) gives the same output and gradient as eager mode."""
     torch.compiler.reset()
     model, x = case.build_model(), fixed_noise(2, 5, 8)
     eager_output = model(x)[0]
-    weight = model.memories[0].to_q.weight
+    memory = model.memories[0]
+    weight = memory.projections_of(next(iter(memory.sizes))).to_q.weight
     (eager_gradient,) = torch.autograd.grad(eager_output.square().sum(), weight)
     compiled_output = torch.compile(model, backend="aot_eager")(x)[0]
     (compiled_gradient,) = torch.autograd.grad(compiled_output.square().sum(), weight)
@@ -250,7 +275,7 @@ def state_is_as_large_as_declared(case: ComponentCase) -> None:
 def assert_declared_state_size(model: SequenceModel, prefix: str, state: State, context: int) -> None:
     """Raise CheckFailed unless the state of one row, after `context` tokens of a document, has its declared size."""
     for memory, memory_state in zip(model.memories, state, strict=True):
-        dtype = memory.to_q.weight.dtype
+        dtype = memory.to_out.weight.dtype
         declared = state_size(memory, context + model.config.meta_tokens, dtype).total
         measured = count_held_bytes(memory_state)
         if measured != declared:

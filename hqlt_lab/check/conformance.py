@@ -46,6 +46,7 @@ COMMON_CHECKS: tuple[Check, ...] = (
     common_checks.packed_documents_are_independent,
     common_checks.rows_can_be_selected,
     common_checks.state_is_as_large_as_declared,
+    common_checks.memories_may_differ_in_size,
     common_checks.keeps_the_dtype,
     common_checks.every_parameter_gets_a_gradient,
     common_checks.own_initialization_is_kept,

@@ -15,7 +15,7 @@ from hqlt_lab.check.component_under_test import (
 )
 from hqlt_lab.check.conformance_report import CheckFailed, CheckResult, ComponentUnusable
 from hqlt_lab.components.attention._base import Attention, AttentionInputs
-from hqlt_lab.components.mixers._base import has_contributions, has_weights
+from hqlt_lab.components.mixers._base import Mixer, has_contributions, has_weights
 from hqlt_lab.components.update_rules._base import LinearRule
 from hqlt_lab.model.config import OpsConfig
 from hqlt_lab.model.hybrid_memory import HybridMemory
@@ -66,7 +66,7 @@ def gates_are_in_range(case: ComponentCase) -> None:
     """Gates have the right shape; those of a linear rule have log_keep <= 0 and lookups that cannot diverge."""
     rule = build("update_rule", case.spec, width=8, heads=2).double()
     gates = rule.gates(10 * fixed_noise(3, 5, 8))
-    if gate_error := rule.find_gate_error(gates, rows=3, heads=2, tokens=5) or rule.find_channel_error(gates, size=4):
+    if gate_error := rule.find_gate_error(gates, rows=3, heads=2, tokens=5) or rule.find_channel_error(gates, 4, 4):
         raise ComponentUnusable(gate_error)
     if not isinstance(rule, LinearRule):
         return
@@ -276,7 +276,7 @@ def every_read_memory_is_used(case: ComponentCase) -> None:
     mixer = build("mixer", case.spec, width=8, heads=2).double()
     if not mixer.reads or not set(mixer.reads) <= {"fw", "kv"}:
         raise CheckFailed(f"`reads` must contain fw, kv or both, got {mixer.reads}.")
-    x, outputs = fixed_noise(2, 5, 8), {name: fixed_noise(2, 2, 5, 4, seed=i) for i, name in enumerate(("fw", "kv"), 1)}
+    x, outputs = fixed_noise(2, 5, 8), example_outputs(mixer)
     inputs = {name: output if name in mixer.reads else None for name, output in outputs.items()}
     mixed = mixer(x, **inputs)
     if mixed.shape != (2, 2, 5, 4):
@@ -286,13 +286,19 @@ def every_read_memory_is_used(case: ComponentCase) -> None:
             raise CheckFailed(f"`reads` contains {name}, but the output does not depend on it.")
 
 
+def example_outputs(mixer: Mixer) -> dict[str, Tensor]:
+    """Return outputs of both memories as the mixer gets them: of all heads, or of the memory's own."""
+    own_heads = mixer.own_heads or {"fw": 2, "kv": 2}
+    return {name: fixed_noise(2, own_heads[name], 5, 4, seed=seed) for seed, name in enumerate(("fw", "kv"), 1)}
+
+
 def weights_reproduce_the_output(case: ComponentCase) -> None:
     """If a mixer has `weights` (a, b), its output is a * fw + b * kv, with weight 0 for a memory it does not read.
 
     If it has `contributions`, its output is their sum.
     """
     mixer = build("mixer", case.spec, width=8, heads=2).double()
-    x, fw, kv = fixed_noise(2, 5, 8), fixed_noise(2, 2, 5, 4, seed=1), fixed_noise(2, 2, 5, 4, seed=2)
+    x, (fw, kv) = fixed_noise(2, 5, 8), example_outputs(mixer).values()
     if not has_contributions(mixer):
         return
     mixed = mixer(x, fw if "fw" in mixer.reads else None, kv if "kv" in mixer.reads else None)

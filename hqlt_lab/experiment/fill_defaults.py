@@ -6,7 +6,8 @@ that is added later does not change the keys of existing results.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from copy import deepcopy
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -100,7 +101,7 @@ def fill_model(section: Any) -> dict[str, Any]:
     except ConfigError as error:
         issues += error.issues
     raise_if_invalid(issues)
-    filled = {field.name: settings.get(field.name, field.default) for field in fields(ModelConfig)}
+    filled = deepcopy(dict(default_values(ModelConfig))) | settings
     filled |= {name: expand_layers(filled[name], filled["layers"]) for name in PER_LAYER_SETTINGS}
     for kind in COMPONENT_KINDS:
         spec = filled[kind]
@@ -179,6 +180,7 @@ def strip_model_defaults(model: Mapping[str, Any]) -> dict[str, Any]:
         values["mlp_width"] = defaults["mlp_width"]  # no layer uses it
     if values["dropout"] == 0:
         values["dropout_on"] = defaults["dropout_on"]
+    values |= strip_memory_sizes(model)
     settings = {key: value for key, value in values.items() if key not in COMPONENT_KINDS and value != defaults[key]}
     components = {kind: list_layers(model, kind) for kind in COMPONENT_KINDS}
     layers = [
@@ -187,6 +189,28 @@ def strip_model_defaults(model: Mapping[str, Any]) -> dict[str, Any]:
     ]
     # the key "parts" is hashed into every cell key: renaming it would orphan all existing results
     return settings | {"parts": merge_equal_layers(layers)}
+
+
+def strip_memory_sizes(model: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the sizes of the memories without those that are equal to the shared value or that no layer uses."""
+    sizes = {key: model.get(key, default_values(ModelConfig)[key]) for key in ("head_dim", "fw", "kv", "projections")}
+    if sizes["head_dim"] is not None and sizes["head_dim"] * model["heads"] == model["width"]:
+        sizes["head_dim"] = None
+    head_dim = sizes["head_dim"] or model["width"] // model["heads"]
+    shared = {"heads": model["heads"], "key_dim": head_dim, "value_dim": head_dim}
+    reads = [mixer_reads(mixer) for mixer in list_layers(model, "mixer")]
+    for name in ("fw", "kv"):
+        section = sizes[name] if any(name in memories for memories in reads) else {}
+        defaults = shared | {"groups": section.get("heads") or model["heads"]}
+        sizes[name] = {key: value for key, value in section.items() if value not in (None, defaults[key])}
+    if not any(len(memories) == 2 for memories in reads):
+        sizes["projections"] = "shared"
+    return sizes
+
+
+def mixer_reads(mixer: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the memories that a mixer reads."""
+    return getattr(find_factory("mixer", mixer["name"]), "reads", ("fw", "kv"))
 
 
 def list_layers(model: Mapping[str, Any], name: str) -> list[Any]:
@@ -201,7 +225,7 @@ def merge_equal_layers(values: list[Any]) -> Any:
 
 def strip_layer_defaults(components: Mapping[str, Any], layer_kind: str) -> dict[str, FilledComponent]:
     """Return the components of one layer without their defaults, and only those that affect its output."""
-    reads = getattr(find_factory("mixer", components["mixer"]["name"]), "reads", ("fw", "kv"))
+    reads = mixer_reads(components["mixer"])
     # positions with `embed` are added to the layer's input, which both memories read
     is_added_to_input = "embed" in vars(find_factory("positions", components["positions"]["name"]))
     unread = {"positions"} if "kv" not in reads and not is_added_to_input else set()

@@ -28,6 +28,7 @@ from hqlt_lab.experiment.run_settings import (
 )
 from hqlt_lab.experiment.validate.arm_checks import ALLOWABLE_ISSUES
 from hqlt_lab.model.config import COMPONENT_KINDS, KINDS_BY_SETTING, ModelConfig, OpsConfig
+from hqlt_lab.model.memory_size import MEMORY_SIZE_CONFIGS
 from hqlt_lab.registry import available, describe, options, read_field_docs
 
 JSON_TYPES = {int: "integer", float: "number", bool: "boolean", str: "string", NoneType: "null", dict: "object"}
@@ -109,12 +110,14 @@ def section_summary(settings_type: type) -> str:
 
 
 def model_schema() -> Schema:
-    """Return the schema of the `model` section: ModelConfig without vocabulary, with lists and patterns over layers."""
+    """Return the schema of the `model` section: ModelConfig without vocabulary, with nested settings and patterns."""
     schema = settings_schema(ModelConfig)
     del schema["properties"]["vocabulary"]
     for kind in COMPONENT_KINDS:
         component = component_schema(kind)
         schema["properties"][kind] |= {"oneOf": [*component["oneOf"], *list_forms_over_layers(component)]}
+    for name, sizes in MEMORY_SIZE_CONFIGS.items():
+        schema["properties"][name] |= settings_schema(sizes)
     for name, kinds in KINDS_BY_SETTING.items():
         values: Schema = {"enum": list(kinds)}
         schema["properties"][name] |= {"oneOf": [values, *list_forms_over_layers(values)]}

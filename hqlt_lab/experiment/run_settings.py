@@ -4,13 +4,12 @@ Agents are trained with soft actor-critic on whole episodes. Steps, learning rat
 `train` section, as for all tasks; a step is then an environment step.
 """
 
-from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields
-from typing import Any, Literal, TypeVar
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
 
-from hqlt_lab.errors import ConfigError, ConfigIssue, did_you_mean, format_names, join_sentences
-from hqlt_lab.registry import check_minimums, parse_settings
-from hqlt_lab.registry.settings_parsing import raise_if_invalid
+from hqlt_lab.errors import ConfigIssue, did_you_mean, format_names, join_sentences
+from hqlt_lab.registry import check_minimums
+from hqlt_lab.registry.settings_parsing import parse_nested, raise_if_invalid
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +51,6 @@ class AgentConfig:
         raise_if_invalid(issues)
 
 
-Settings = TypeVar("Settings")
 HeadTokens = Literal["all", "labeled"]
 MEMORIES = ("fw", "kv")  # the fast weights, and softmax over the window
 
@@ -212,27 +210,6 @@ class TrainConfig:
 
 
 DEFAULT_MEMORY = asdict(MemoryTrainConfig())
-
-
-def required_settings(settings_type: type) -> list[str]:
-    """Return the names of the settings without a default."""
-    return [field.name for field in fields(settings_type) if field.default is MISSING]
-
-
-def parse_nested(
-    settings_type: type[Settings], settings: Any, location: str
-) -> tuple[Settings | None, list[ConfigIssue]]:
-    """Return settings inside of a section, None if they are invalid, and their issues."""
-    if not isinstance(settings, Mapping):
-        message = f"a mapping of settings is needed, got {settings!r}."
-        return None, [ConfigIssue(location, "not_a_mapping_of_settings", message)]
-    missing = [name for name in required_settings(settings_type) if name not in settings]
-    if missing:
-        return None, [ConfigIssue(location, "missing_setting", f"{format_names(missing)} must be set.")]
-    try:
-        return parse_settings(settings_type, settings), []
-    except ConfigError as error:
-        return None, [issue.under(location) for issue in error.issues]
 
 
 @dataclass(frozen=True, kw_only=True)

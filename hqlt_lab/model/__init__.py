@@ -1,8 +1,10 @@
 """Model: components -> HybridMemory -> Block -> SequenceModel.
 
 config              settings of a model; does not import torch
+memory_size         heads and channels of a memory; does not import torch
 batch_layout        padding and packed documents: where the tokens of a batch are
 state               what a layer carries from one call to the next
+projections         queries, keys and values of a memory
 short_convolution   optional short convolution on queries, keys and values
 fast_weights        the fast-weight memory of a layer
 softmax_memory      the softmax memory of a layer

@@ -1,10 +1,10 @@
 """Settings of a model, with the keys of the YAML file.  This module does not import torch."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from hqlt_lab.errors import ConfigIssue, IssueError, format_names
+from hqlt_lab.errors import ConfigError, ConfigIssue, IssueError, format_names
 from hqlt_lab.model.layer_pattern import (
     expand_all_layers,
     expand_layers,
@@ -13,8 +13,9 @@ from hqlt_lab.model.layer_pattern import (
     iter_layer_values,
     layer_value,
 )
+from hqlt_lab.model.memory_size import MAX_HEAD_DIM, MEMORY_SIZE_CONFIGS, MemorySize, equal_size
 from hqlt_lab.registry import check_maximums, check_minimums, parse_settings, parse_spec
-from hqlt_lab.registry.settings_parsing import raise_if_invalid
+from hqlt_lab.registry.settings_parsing import parse_nested, raise_if_invalid
 
 PerLayer = Any  # a component or an MLP, or a list or a pattern of them over the layers: see `layer_pattern`
 COMPONENT_KINDS = ("update_rule", "attention", "timing", "mixer", "positions", "feature_map")
@@ -36,7 +37,15 @@ class ModelConfig:
     width: int = 128
     """Channels of the residual stream."""
     heads: int = 4
-    """Independent memories per layer; each has width / heads channels."""
+    """Heads of both memories, and of the mixer that combines them."""
+    head_dim: int | None = None
+    """Channels of a query, key or value per head; null: width / heads."""
+    fw: dict[str, Any] = field(default_factory=dict)
+    """Sizes of the fast weights that differ from the shared ones: heads, key_dim, value_dim."""
+    kv: dict[str, Any] = field(default_factory=dict)
+    """Sizes of softmax attention that differ from the shared ones: heads, groups, key_dim, value_dim."""
+    projections: Literal["shared", "separate"] = "shared"
+    """Whether both memories get the same queries, keys and values, or each has projections of its own."""
     layers: int = 2
     """Blocks."""
     layer_kind: PerLayer = "memory"
@@ -87,15 +96,22 @@ class ModelConfig:
     def __post_init__(self) -> None:
         size_issues = self._size_issues()
         form_issues = [issue for name in PER_LAYER_SETTINGS for issue in find_form_issues(name, getattr(self, name))]
-        independent_issues = [*size_issues, *form_issues, *self._component_issues(), *self._kind_issues()]
+        memory_issues = self._normalize_memory_sizes()
+        independent_issues = [
+            *size_issues,
+            *form_issues,
+            *memory_issues,
+            *self._component_issues(),
+            *self._kind_issues(),
+        ]
         raise_if_invalid(independent_issues, () if size_issues or form_issues else self._consistency_issues())
         for name in PER_LAYER_SETTINGS:
             object.__setattr__(self, name, expand_layers(getattr(self, name), self.layers))
 
     def _size_issues(self) -> list[ConfigIssue]:
         minimums = {"width": 1, "heads": 1, "layers": 1, "vocabulary": 1, "mlp_width": 1, "short_conv": 0}
-        minimums |= {"meta_tokens": 0}
-        maximums = {"width": 2**20, "layers": 1000, "mlp_width": 2**22, "short_conv": 2**10}
+        minimums |= {"meta_tokens": 0, "head_dim": 1}
+        maximums = {"width": 2**20, "head_dim": MAX_HEAD_DIM, "layers": 1000, "mlp_width": 2**22, "short_conv": 2**10}
         maximums |= {"meta_tokens": 2**16}
         issues = check_minimums(self, minimums) + check_maximums(self, maximums)
         if not 0 <= self.dropout < 1:
@@ -103,12 +119,25 @@ class ModelConfig:
             issues.append(ConfigIssue("dropout", "out_of_range", message))
         return issues
 
+    def _normalize_memory_sizes(self) -> list[ConfigIssue]:
+        """Parse `fw` and `kv` and store only the sizes that are set.  Return their issues."""
+        issues: list[ConfigIssue] = []
+        for name, config_type in MEMORY_SIZE_CONFIGS.items():
+            parsed, nested_issues = parse_nested(config_type, getattr(self, name), name)
+            issues += nested_issues
+            if parsed is not None:
+                sizes = {key: value for key, value in asdict(parsed).items() if value is not None}
+                object.__setattr__(self, name, sizes)
+        return issues
+
     def _consistency_issues(self) -> list[ConfigIssue]:
         issues = []
-        if self.width % self.heads:
-            divisors = format_names(str(n) for n in range(1, self.width + 1) if self.width % n == 0)
+        if self.head_dim is None and self.width % self.heads:
+            divisors = format_divisors(self.width)
             message = f"{self.width} channels do not divide over {self.heads} heads."
-            issues.append(ConfigIssue("heads", "width_not_divisible", message, f"Use one of {divisors}."))
+            issues.append(
+                ConfigIssue("heads", "width_not_divisible", message, f"Use one of {divisors}, or set head_dim.")
+            )
         if self.tie_embeddings and self.vocabulary is None:
             message = "without a vocabulary there are no embeddings to tie."
             issues.append(ConfigIssue("tie_embeddings", "no_embeddings", message))
@@ -138,6 +167,46 @@ class ModelConfig:
             if kind not in kinds
         ]
 
+    @property
+    def shared_size(self) -> MemorySize:
+        """The size of a memory without a section of its own, and of the outputs that the mixer combines."""
+        return equal_size(self.heads, self.width // self.heads if self.head_dim is None else self.head_dim)
+
+    def shares_projections(self, reads: Collection[str], own_heads: Mapping[str, int] | None = None) -> bool:
+        """Return whether both memories of a layer get the same queries, keys and values; see `memory_sizes`."""
+        return self.projections == "shared" and len(reads) == 2 and own_heads is None
+
+    def memory_sizes(self, reads: Collection[str], own_heads: Mapping[str, int] | None = None) -> dict[str, MemorySize]:
+        """Return the sizes of the memories of a layer, for those that its mixer reads.
+
+        `own_heads` is the number of heads that each memory answers alone; None: both memories answer all heads.  Raise
+        ConfigError if the sizes are impossible.
+        """
+        sizes = {name: self._memory_size(name, own_heads) for name in MEMORY_SIZE_CONFIGS if name in reads}
+        if self.shares_projections(reads, own_heads):
+            fw, kv = sizes["fw"], sizes["kv"]
+            sizes["fw"] = replace(fw, groups=kv.groups)
+            if sizes["fw"] != kv:
+                raise ConfigError(sizes_differ_issue(fw, kv))
+        return sizes
+
+    def _memory_size(self, name: str, own_heads: Mapping[str, int] | None) -> MemorySize:
+        section = getattr(self, name)
+        shared = self.shared_size
+        heads = section.get("heads", shared.heads)
+        if own_heads is not None and section.get("heads", own_heads[name]) != own_heads[name]:
+            message = f"the mixer of a layer gives this memory {own_heads[name]} of {self.heads} heads, not {heads}."
+            raise ConfigError.at(f"{name}.heads", "heads_set_by_mixer", message, "Leave it out.")
+        heads = heads if own_heads is None else own_heads[name]
+        groups = section.get("groups", heads)
+        if heads % groups:
+            message = f"{heads} heads do not divide into {groups} groups."
+            raise ConfigError.at(
+                f"{name}.groups", "groups_not_divisible", message, f"Use one of {format_divisors(heads)}."
+            )
+        key_dim, value_dim = section.get("key_dim", shared.key_dim), section.get("value_dim", shared.value_dim)
+        return MemorySize(heads, groups, key_dim, value_dim)
+
     def mlp_kind(self, layer: int) -> str:
         """Return the kind of MLP of that layer: swiglu, gelu, identity or none."""
         return str(layer_value(self.mlp, layer))
@@ -149,6 +218,26 @@ class ModelConfig:
     def component_spec(self, kind: str, layer: int) -> Any:
         """Return the component of that kind in that layer, as written in the settings."""
         return layer_value(getattr(self, kind), layer)
+
+
+def format_divisors(number: int) -> str:
+    """Return all divisors of a number as text."""
+    return format_names(str(n) for n in range(1, number + 1) if number % n == 0)
+
+
+def sizes_differ_issue(fw: MemorySize, kv: MemorySize) -> ConfigIssue:
+    """Return the issue of memories of different sizes that have the same queries, keys and values."""
+    names = [name for name in ("heads", "key_dim", "value_dim") if getattr(fw, name) != getattr(kv, name)]
+    differences = format_names(f"{name} {getattr(fw, name)} and {getattr(kv, name)}" for name in names)
+    equal = ", ".join(f"fw.{name}: {getattr(kv, name)}" for name in names)
+    return ConfigIssue(
+        "projections",
+        "memories_differ_in_size",
+        f"fast weights and softmax of a layer have different sizes ({differences}), so that they cannot have the same "
+        "queries, keys and values.",
+        f"Set projections: separate, or {equal}.",
+        other_paths=("fw", "kv"),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ from torch import Tensor
 from hqlt_lab.components.feature_maps._base import FeatureMap
 from hqlt_lab.components.update_rules._base import UpdateRule
 from hqlt_lab.model.batch_layout import TokenPositions, next_position
-from hqlt_lab.model.state import CachedTokens, gather_tokens, take_last
+from hqlt_lab.model.state import CachedTokens, gather_tokens, repeat_groups, take_last
 from hqlt_lab.ops.gates import GateTuple, ScanContext, map_gates
 from hqlt_lab.ops.memory_schedule import Schedule
 from hqlt_lab.ops.precision import at_least_float32
@@ -107,7 +107,8 @@ def scan_fast_weights(
     # at least float32: a unit key rounded to bfloat16 no longer has length 1, and with beta = 2 the memory would grow
     q = feature_map(at_least_float32(q)) * (q.shape[-1] ** -0.5 if rule.scales_queries else 1.0)
     steps = align_writes(schedule, q, visible_tokens, gates, rule.writes, token_positions, num_replayed)
-    steps = steps._replace(k=feature_map(at_least_float32(steps.k)))
+    k = repeat_groups(feature_map(at_least_float32(steps.k)), q.shape[1])
+    steps = steps._replace(k=k, v=repeat_groups(steps.v, q.shape[1]))
     if hold is None:
         context = ScanContext(None, steps.valid_mask, steps.doc_start)
         reads, state = rule.scan(steps.q, steps.k, steps.v, steps.gates, state, context)

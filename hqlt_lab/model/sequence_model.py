@@ -143,9 +143,8 @@ def build_input_positions(config: ModelConfig) -> Positions | None:
     """Return the positions that are added to the input, and so reach both memories; None if there are none."""
     specs = [config.component_spec("positions", layer) for layer in range(config.layers)]
     distinct_specs = [spec for index, spec in enumerate(specs) if spec not in specs[:index]]
-    components: list[Positions] = [
-        build("positions", spec, width=config.width, heads=config.heads) for spec in distinct_specs
-    ]
+    arguments = config.shared_size.arguments(config.width) | config.kv
+    components: list[Positions] = [build("positions", spec, **arguments) for spec in distinct_specs]
     embedding = [positions for positions in components if type(positions).embed is not Positions.embed]
     if embedding and len(components) > 1:
         name = type(embedding[0]).__name__

@@ -16,7 +16,7 @@ from torch import Tensor
 from hqlt_lab.components.attention._base import Attention, AttentionInputs
 from hqlt_lab.components.positions._base import Positions
 from hqlt_lab.model.batch_layout import TokenPositions
-from hqlt_lab.model.state import AttentionState, SoftmaxTokens, gather_tokens, keep_last_tokens
+from hqlt_lab.model.state import AttentionState, SoftmaxTokens, gather_tokens, keep_last_tokens, repeat_groups
 from hqlt_lab.ops.attention.scheduled_softmax import attend
 from hqlt_lab.ops.gates import OptionalTensor
 from hqlt_lab.ops.memory_schedule import Schedule
@@ -64,13 +64,14 @@ def make_inputs(
     if sinks is not None:
         slots = torch.arange(sinks.k.shape[2], device=q.device).expand(len(s), -1)
         tokens, s = sinks.append_tokens(tokens), torch.cat([slots, s], 1)
-    inputs = AttentionInputs(q, tokens.k, tokens.v, tokens.features, schedule.count_visible(t))
+    k, v = repeat_groups(tokens.k, q.shape[1]), repeat_groups(tokens.v, q.shape[1])
+    inputs = AttentionInputs(q, k, v, tokens.features, schedule.count_visible(t))
     inputs = attention.transform(x, inputs)
     return inputs._replace(q=positions.rotate(inputs.q, t), k=positions.rotate(inputs.k, s))
 
 
 def make_tokens(attention: Attention, x: Tensor, k: Tensor, v: Tensor, state: AttentionState | None) -> SoftmaxTokens:
-    """Return the cached tokens followed by those of x, whose keys and values are k and v [B, H, S, K|V]."""
+    """Return the cached tokens followed by those of x, whose keys and values are k and v [B, G, S, K|V]."""
     features, log_forget = attention.key_features(x), attention.log_forget(x)
     past_features, past_decay = (None, None) if state is None else (state.features, state.decay)
     if features is not None and past_features is not None:

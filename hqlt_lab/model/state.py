@@ -22,15 +22,18 @@ class CachedTokens(NamedTuple):
     Keys are stored without positions, as the fast weights need them; softmax applies positions on each read.
     """
 
-    k: Tensor  # [B, H, T * writes, K]
-    v: Tensor  # [B, H, T * writes, V]
+    k: Tensor  # [B, G, T * writes, K]
+    v: Tensor  # [B, G, T * writes, V]
     gates: GateTuple | None = None  # named tuple of [B, H, T * writes, ...]
 
-    def append_tokens(self, later: "CachedTokens") -> "CachedTokens":
+    def prepend_tokens(self, earlier: "CachedTokens | None") -> "CachedTokens":
+        """Return the tokens with earlier ones in front; None: there are none."""
+        if earlier is None:
+            return self
         gates = None
-        if self.gates is not None and later.gates is not None:
-            gates = concat_gates(self.gates, later.gates)
-        return CachedTokens(torch.cat([self.k, later.k], 2), torch.cat([self.v, later.v], 2), gates)
+        if self.gates is not None and earlier.gates is not None:
+            gates = concat_gates(earlier.gates, self.gates)
+        return CachedTokens(torch.cat([earlier.k, self.k], 2), torch.cat([earlier.v, self.v], 2), gates)
 
     def last_writes(self, length: int, offset: int = 0) -> "CachedTokens":
         """Return `length` writes that end `offset` writes before the latest, with zeros where there are none."""
@@ -52,8 +55,8 @@ class CachedTokens(NamedTuple):
 class SoftmaxTokens(NamedTuple):
     """Tokens that softmax reads: key and value, and what the attention component and forget gates need of each."""
 
-    k: Tensor  # [B, H, S, K]
-    v: Tensor  # [B, H, S, V]
+    k: Tensor  # [B, G, S, K]
+    v: Tensor  # [B, G, S, V]
     features: OptionalTensor  # [B, H, S, F]
     decay: OptionalTensor  # [B, H, S] float64: sums of log forget gates
 
@@ -80,6 +83,8 @@ class MemoryState(NamedTuple):
     fw: Tensor | None  # [B, H, K, V] the fast weights
     conv: tuple[Tensor, ...] | None  # the latest inputs of the convolutions on q, k, v
     attention: AttentionState | None = None  # what softmax needs beside the keys and values in the cache
+    # tokens that are not yet in the fast weights, if these have keys and values of their own
+    fw_cache: CachedTokens | None = None
 
 
 State = tuple[MemoryState, ...]  # state of a model, layer by layer
@@ -125,6 +130,11 @@ def take_last(x: Tensor, length: int, offset: int = 0) -> Tensor:
     last = x[:, :, max(end - length, 0) : end]
     missing = length - last.shape[2]
     return last if missing == 0 else F.pad(last, [0, 0] * (x.dim() - 3) + [missing, 0])
+
+
+def repeat_groups(u: Tensor, heads: int) -> Tensor:
+    """Return keys or values [B, G, T, K] for each head [B, H, T, K]: consecutive heads share those of a group."""
+    return u if u.shape[1] == heads else u.repeat_interleave(heads // u.shape[1], 1)
 
 
 def gather_tokens(u: Tensor, index: Tensor, writes: int = 1) -> Tensor:

@@ -48,6 +48,19 @@ def test_rule_whose_scan_decays_wrongly_differs_from_the_reference():
     assert failed_checks("update_rule", "wrong_decay") == {"scan equals the reference"}
 
 
+def test_rule_that_assumes_keys_of_width_by_heads_channels_fails_memories_of_other_sizes():
+    @register("update_rule", "fixed_channels")
+    class FixedChannels(Delta):
+        has_key_channels = True
+
+        def gates(self, x):
+            gates = super().gates(x)
+            return gates._replace(erase=gates.erase[..., None].expand(-1, -1, -1, x.shape[-1] // gates.erase.shape[1]))
+
+    (failure,) = check_component("update_rule", "fixed_channels", quick=True).failures
+    assert failure.check == "memories may differ in size" and "key_dim" in failure.detail
+
+
 def test_rule_that_ignores_the_given_state_fails_streaming():
     @register("update_rule", "stateless")
     class Stateless(Delta):

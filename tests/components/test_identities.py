@@ -4,9 +4,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from hqlt_lab.components._heads import split_heads
 from hqlt_lab.model.config import ModelConfig
 from hqlt_lab.model.hybrid_memory import HybridMemory
 from hqlt_lab.model.initialize import initialize_parameters
+from hqlt_lab.model.projections import ProjectedTokens
 from hqlt_lab.ops.gates import Gates, ScanContext
 from hqlt_lab.ops.scan.chunked import chunked_scan
 from hqlt_lab.registry import available, build
@@ -66,7 +68,7 @@ def test_delayed_stream_is_deltanet_on_shifted_pairs(x, pairs):
     shifted = [F.pad(u, (0, 0, 5, 0))[:, :, :T] for u in (k, v)]
     expected, _ = chunked_scan(q, *shifted, gates)
     # run the layer with its projections replaced by these pairs
-    layer.project = lambda *_: (q, k, v, None)
+    layer.project = lambda *_: ProjectedTokens(q, k, v, None)
     layer.feature_map, layer.to_out = torch.nn.Identity(), torch.nn.Identity()
     torch.testing.assert_close(layer(x)[0], (expected / 2).transpose(1, 2).flatten(2))
 
@@ -85,7 +87,7 @@ def test_delayed_chunk_reads_the_deltanet_state_from_the_start_of_each_chunk(x):
     y, _ = chunked_layer(x)
     for n in (1, 2, 3):
         _, state = plain(x[:, : 5 * n])
-        q = plain.split_heads(plain.to_q(x), 1)[:, :, 5 * n]
+        q = split_heads(plain.to_q(x), 2)[:, :, 5 * n]
         reads = (plain.feature_map(q)[:, :, None] @ state.fw / 2).squeeze(2)
         torch.testing.assert_close(y[:, 5 * n], plain.to_out(reads.flatten(1)))
 

@@ -381,6 +381,11 @@ CASES: list[Case] = [
     lambda: ModelConfig(mixer={"repeat": []}),
     lambda: ModelConfig(mixer={"repeat": [["sum"]]}),
     lambda: ModelConfig(mlp=["gelu", "relu"]),
+    lambda: ModelConfig(fw={"groups": 2, "heads": 0}, kv={"key_dim": 2.5}),
+    lambda: build_model(**SMALL_MODEL, kv={"groups": 3}),
+    lambda: build_model(**SMALL_MODEL, mixer={"name": "head_split", "fw_heads": 3}),
+    lambda: build_model(**SMALL_MODEL, mixer="head_split", fw={"heads": 2}),
+    lambda: build_model(**SMALL_MODEL, fw={"key_dim": 6, "value_dim": 8}),
     # files with components
     lambda: registry.load_components("nowhere.py"),
     lambda: registry.load_components(Path.cwd()),

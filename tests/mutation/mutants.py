@@ -509,8 +509,8 @@ MUTANTS = [
     Mutant(
         "softmax uses the last of several pairs",
         "hqlt_lab/model/hybrid_memory.py",
-        "visible_tokens.v[:, :, :: self.writes]",
-        "visible_tokens.v[:, :, self.writes - 1 :: self.writes]",
+        "visible_tokens.v[:, :, :: self.kv_writes]",
+        "visible_tokens.v[:, :, self.kv_writes - 1 :: self.kv_writes]",
         (FORMULAS,),
     ),
     Mutant(

@@ -32,6 +32,7 @@ from hqlt_lab.experiment.yaml.source_map import parent_paths
 from hqlt_lab.hashing import hash_json
 from hqlt_lab.model.config import COMPONENT_KINDS, PER_LAYER_SETTINGS, ModelConfig
 from hqlt_lab.model.layer_pattern import iter_layer_values
+from hqlt_lab.model.memory_size import equal_size
 from hqlt_lab.registry import build, find_factory, find_failing_component, parse_spec
 
 if TYPE_CHECKING:
@@ -49,38 +50,39 @@ MAX_EXHAUSTIVE_CHECKS = 50  # failing compositions that are searched for further
 
 def check_gates(model: Any) -> Issues:
     """Return one issue for each external update rule of a model whose gates have a wrong shape or raise an error."""
-    specs = [memory.component_specs["update_rule"] for memory in model.memories if memory.update_rule is not None]
-    problems = [problem for spec in specs if (problem := check_rule_gates(spec, model.config))]
+    memories = [memory for memory in model.memories if memory.update_rule is not None]
+    problems = [problem for memory in memories if (problem := check_rule_gates(memory))]
     return [ConfigIssue("model.update_rule", "invalid_gates", problem) for problem in dict.fromkeys(problems)]
 
 
-def check_rule_gates(spec: Any, config: ModelConfig) -> str:
-    """Return what is wrong with the gates of an external update rule, or ""."""
-    name, _ = parse_spec("update_rule", spec)
+def check_rule_gates(memory: Any) -> str:
+    """Return what is wrong with the gates of a layer's update rule if it is an external one, or ""."""
+    name, _ = parse_spec("update_rule", memory.component_specs["update_rule"])
     if find_factory("update_rule", name).__module__.startswith("hqlt_lab."):
         return ""
     try:
-        mismatch = find_gate_mismatch(spec, config)
+        mismatch = find_gate_mismatch(memory)
     except Exception as error:
         failure = find_failing_component(error)
         return str(failure) if failure and failure.is_permanent else ""  # other errors may be temporary
     return f"{name!r}: {mismatch}" if mismatch else ""
 
 
-def find_gate_mismatch(spec: Any, config: ModelConfig) -> str:
-    """Return what is wrong with the gates of a rule for a short input, or "".
+def find_gate_mismatch(memory: Any) -> str:
+    """Return what is wrong with the gates of a layer's update rule for a short input, or "".
 
     The input is on the CPU, because the meta device would import torch's compiler.
     """
     import torch
 
-    rule = build("update_rule", spec, width=config.width, heads=config.heads)
-    rows, tokens = config.heads + 2, config.heads + 1  # all different, to detect swapped dimensions
-    stream = torch.linspace(-1, 1, rows * tokens * config.width).view(rows, tokens, config.width)
+    size = memory.sizes["fw"]
+    rule = build("update_rule", memory.component_specs["update_rule"], **memory.component_arguments("update_rule"))
+    rows, tokens = size.heads + 2, size.heads + 1  # all different, to detect swapped dimensions
+    stream = torch.linspace(-1, 1, rows * tokens * memory.width).view(rows, tokens, memory.width)
     with torch.no_grad():
         gates = rule.gates(stream)
-        mismatch = rule.find_gate_error(gates, rows, config.heads, tokens)
-        return str(mismatch or rule.find_channel_error(gates, config.width // config.heads))
+        mismatch = rule.find_gate_error(gates, rows, size.heads, tokens)
+        return str(mismatch or rule.find_channel_error(gates, size.key_dim, size.value_dim))
 
 
 def check_cell(
@@ -143,14 +145,15 @@ def check_component_options(model: Mapping[str, Any]) -> Issues:
     """Collect option errors from each component separately, since building the model stops at the first."""
     entries = [(kind, spec) for kind in COMPONENT_KINDS for _, spec in iter_layer_values(model[kind])]
     components = [(kind, spec) for kind, spec in entries if spec is not None]
+    size = equal_size(model["heads"], max(model["width"] // model["heads"], 1))
     return [
         issue.under("model")
         for kind, spec in components
-        for issue in find_component_issues(kind, spec, model["width"], model["heads"])
+        for issue in find_component_issues(kind, spec, size.arguments(model["width"]))
     ]
 
 
-def find_component_issues(kind: str, component: Any, width: int, heads: int) -> Iterator[ConfigIssue]:
+def find_component_issues(kind: str, component: Any, arguments: Mapping[str, Any]) -> Iterator[ConfigIssue]:
     """Yield the issues of a component about its own options. Others may be caused by the rest of the model."""
     try:
         _, chosen_options = parse_spec(kind, component)
@@ -158,7 +161,7 @@ def find_component_issues(kind: str, component: Any, width: int, heads: int) -> 
         return
     try:
         with meta_device():
-            build(kind, component, width=width, heads=heads)
+            build(kind, component, **arguments)
     except HqltError as error:
         option_paths = [f"{kind}.{option}" for option in chosen_options]
         yield from (issue for issue in list_issues(error) if issue.path in option_paths)

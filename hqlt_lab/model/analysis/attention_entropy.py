@@ -38,8 +38,8 @@ def attention_entropy(memory: HybridMemory, x: Tensor, token_positions: TokenPos
     The layer reads x [B, T, width] without past tokens.  Queries that are not valid [B, T] are left out.
     """
     assert memory.attention is not None and memory.positions is not None
-    q, k, v, _ = memory.project(x, token_positions, None)
-    tokens = make_tokens(memory.attention, x, k[:, :, :: memory.writes], v[:, :, :: memory.writes], None)
+    q, k, v, _ = memory.projections_of("kv").project(x, token_positions, None)
+    tokens = make_tokens(memory.attention, x, k[:, :, :: memory.kv_writes], v[:, :, :: memory.kv_writes], None)
     t = token_positions.position
     inputs = make_inputs(memory.attention, memory.positions, memory.schedule, x, q, tokens, t, None)
     position = t.expand(len(x), -1)

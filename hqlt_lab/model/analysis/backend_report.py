@@ -32,19 +32,22 @@ def layer_backends(
 def memory_backends(
     memory: HybridMemory, tokens: int, device: str, dtype: torch.dtype, has_documents: bool
 ) -> LayerBackends:
-    size, scan, attention = memory.to_q.out_features // memory.heads, NOT_USED, NOT_USED
-    spec = OpSpec(device, dtype, size, size)
+    scan, attention, token = NOT_USED, NOT_USED, memory.to_out.weight.new_zeros(1, 1, memory.width)
     if (rule := memory.update_rule) is not None:
-        weight = memory.to_q.weight
         with torch.no_grad():  # only which gates are None matters, not their values
-            gates = rule.gates(weight.new_zeros(1, 1, memory.to_q.in_features))
-        scan = rule.backend_choice(gates, spec._replace(key_dim=memory.features, value_dim=rule.value_channels(size)))
+            gates = rule.gates(token)
+        value_channels = rule.value_channels(memory.sizes["fw"].value_dim)
+        scan = rule.backend_choice(gates, OpSpec(device, dtype, memory.features, value_channels))
     if memory.attention is not None:
-        schedule = memory.schedule
+        schedule, size = memory.schedule, memory.sizes["kv"]
         form = select_form(schedule, tokens, tokens, has_documents)
-        attention_spec = spec._replace(
+        attention_spec = OpSpec(
+            device,
+            dtype,
+            size.key_dim,
+            size.value_dim,
             is_masked=is_masked(schedule, tokens, tokens, has_documents),
-            has_decay=has_decay(memory.attention, memory.to_q.weight),
+            has_decay=has_decay(memory.attention, token),
             has_sinks=needs_sinks(schedule, tokens, tokens),
         )
         choice = select_backend(ATTENTION_BACKENDS, memory.ops.attention, attention_spec)
@@ -53,9 +56,9 @@ def memory_backends(
 
 
 @torch.no_grad()
-def has_decay(attention: Attention, weight: Tensor) -> bool:
-    """Return whether an attention component has forget gates; `weight` is a linear map of its layer."""
-    return attention.log_forget(weight.new_zeros(1, 1, weight.shape[1])) is not None
+def has_decay(attention: Attention, token: Tensor) -> bool:
+    """Return whether an attention component has forget gates; `token` [1, 1, width] is an example."""
+    return attention.log_forget(token) is not None
 
 
 def default_backends() -> dict[str, BackendChoice]:

@@ -97,15 +97,15 @@ def parameter_sizes(model: SequenceModel) -> Iterator[ComponentSize]:
 def state_sizes(model: SequenceModel, length: int) -> Iterator[ComponentSize]:
     """Yield the state of each layer after `length` tokens, meta tokens included.
 
-    The KV cache belongs to softmax, or without softmax to the fast weights.
+    The KV cache belongs to softmax, or without softmax to the fast weights, as a cache of their own does.
     """
     for memory in model.memories:
-        layer_state = state_size(memory, length, memory.to_q.weight.dtype)
+        layer_state = state_size(memory, length, memory.to_out.weight.dtype)
         yield ComponentSize("fast_weights" if memory.positions is None else "softmax", state=layer_state.kv_cache)
         yield ComponentSize("softmax", state=layer_state.sinks)
         yield ComponentSize("attention", state=layer_state.attention)
         yield ComponentSize("update_rule", state=layer_state.gates)
-        yield ComponentSize("fast_weights", state=layer_state.fw)
+        yield ComponentSize("fast_weights", state=layer_state.fw + layer_state.fw_cache)
         yield ComponentSize("convolutions", state=layer_state.conv)
         yield ComponentSize("document_length", state=layer_state.document_length)
     for module in model.modules():

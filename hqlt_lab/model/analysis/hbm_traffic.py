@@ -2,7 +2,7 @@
 
     linear map, convolution, norm           its input and its output
     embedding                               the row that is looked up, and its copy
-    softmax                                 q, k and v, and its output
+    softmax                                 q, k and v, and its output; k and v of heads that share them once
     attention                               what it changes of q, k, v and the output, read and written, and if it
                                             computes gates of the token or changes the output, also x
     fast weights                            q, k and v of every write, the gates, and their output
@@ -24,8 +24,8 @@ from hqlt_lab.components.attention._base import Attention, AttentionInputs
 from hqlt_lab.model.analysis.model_flops import (
     LINEAR_COMPONENTS,
     component_of_name,
+    example_outputs,
     example_position,
-    example_query,
     example_token,
 )
 from hqlt_lab.model.hybrid_memory import HybridMemory
@@ -44,7 +44,7 @@ def component_traffic(model: SequenceModel) -> Iterator[tuple[str, int]]:
         if component_of_name(name) in LINEAR_COMPONENTS and (numbers := map_traffic(module)):
             yield component_of_name(name), numbers
         elif isinstance(module, nn.RMSNorm | nn.LayerNorm) and component_of_name(name) not in ("attention", "mixer"):
-            yield "norms", 2 * model.config.width  # a norm per head moves as much as one per token
+            yield "norms", 2 * normalized_channels(model, name)
     for memory in model.memories:
         yield from hybrid_memory_traffic(memory)
 
@@ -58,28 +58,41 @@ def map_traffic(module: nn.Module) -> int:
 
 @torch.no_grad()
 def hybrid_memory_traffic(memory: HybridMemory) -> Iterator[tuple[str, int]]:
-    """Yield the traffic of the two memories and their mixer, whose outputs all have the width of the stream."""
+    """Yield the traffic of the two memories and their mixer."""
     x = example_token(memory)
-    u, width = example_query(memory, x), x.shape[-1]
-    fw, kv = (u if name in memory.mixer.reads else None for name in ("fw", "kv"))
-    yield "mixer", 0 if memory.mixer(x, fw, kv) is u else (2 + len(memory.mixer.reads)) * width
+    fw, kv = example_outputs(memory, x)
+    outputs, mixed = [output for output in (fw, kv) if output is not None], memory.mixer(x, fw, kv)
+    moved = sum(output.numel() for output in outputs) + mixed.numel() + memory.width
+    yield "mixer", 0 if any(mixed is output for output in outputs) else moved
     if memory.attention is not None and memory.positions is not None:
-        yield "softmax", 4 * width
-        if numbers := attention_traffic(memory.attention, x, u):
+        size = memory.sizes["kv"]
+        yield "softmax", (size.heads + size.groups) * (size.key_dim + size.value_dim)
+        q, v = (x.new_zeros(1, size.heads, 1, dim) for dim in (size.key_dim, size.value_dim))
+        if numbers := attention_traffic(memory.attention, x, q, v):
             yield "attention", numbers
-        yield "positions", 0 if memory.positions.rotate(u, example_position(u)) is u else 4 * width
+        yield "positions", 0 if memory.positions.rotate(q, example_position(q)) is q else 4 * q.numel()
     if memory.update_rule is not None:
-        writes, gates = memory.writes, count_gate_numbers(memory.update_rule.gates(x))
-        yield "update_rule", width + gates
-        features = memory.heads * memory.features
-        yield "feature_map", (1 + writes) * (width + features)
-        yield "fast_weights", (1 + writes) * (features + width) + gates
+        size, writes = memory.sizes["fw"], memory.writes
+        gates = count_gate_numbers(memory.update_rule.gates(x))
+        yield "update_rule", memory.width + gates
+        heads = size.heads + writes * size.groups  # of the query and of the keys
+        yield "feature_map", heads * (size.key_dim + memory.features)
+        yield "fast_weights", heads * (memory.features + size.value_dim) + gates
 
 
-def attention_traffic(attention: Attention, x: Tensor, u: Tensor) -> int:
-    """Return the numbers that an attention component moves for one token, whose query, key and value are u."""
+def normalized_channels(model: SequenceModel, name: str) -> int:
+    """Return the channels of a token that a norm reads: those of the stream, or of the outputs of the memories."""
+    parent, _, last = name.rpartition(".")
+    memory = model.get_submodule(parent)
+    if last != "norm" or not isinstance(memory, HybridMemory):
+        return model.config.width
+    return memory.output_size.channels  # over all heads
+
+
+def attention_traffic(attention: Attention, x: Tensor, q: Tensor, v: Tensor) -> int:
+    """Return the numbers that an attention component moves for one token; q is its query and its key."""
     features, log_forget = attention.key_features(x), attention.log_forget(x)
-    inputs = AttentionInputs(u, u, u, features, example_position(u) + 1)
+    inputs = AttentionInputs(q, q, v, features, example_position(q) + 1)
     changed = attention.transform(x, inputs)
     pairs = [pair for pair in zip(inputs[:3], changed[:3], strict=True) if pair[1] is not pair[0]]
     output = changed.v

@@ -6,7 +6,7 @@
 Means over valid tokens without meta tokens, at least in float32; a and b are the mixer's weights (`components/mixers`):
 
     gate_fw, gate_kv        a, b                       over tokens and channels
-    norm_fw, norm_kv        |fw|, |kv|                 of the output of each memory
+    norm_fw, norm_kv        |fw|, |kv|                 of the output of each memory, as the mixer gets it
     work_fw, work_kv        |a fw|, |b kv|             of what the mixer adds up; 0 for a memory that is not built
     share                   work_fw / (work_fw + work_kv)
     state_norm              |S|                        Frobenius norm of the fast weights after the sequence
@@ -16,12 +16,16 @@ Means over valid tokens without meta tokens, at least in float32; a and b are th
     forget                  f                          the forget gates of softmax, if it has any
     entropy                 -sum p log p               p: softmax probabilities, in nats, over the last queries
 
+A quantity has a value for each head of the mixer's output; norms, states, gates and entropies for each head of their
+memory, of which there may be fewer or more.
+
 Probes use temporary hooks: they change neither the computation nor the model.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import torch
@@ -54,11 +58,12 @@ class Probes:
         return list(dict.fromkeys(name for layer in self.layers for name in layer))
 
     def __getitem__(self, name: str) -> Tensor:
-        """Return a quantity [layers, heads], with nan for layers that do not have it."""
+        """Return a quantity [layers, heads], with nan for layers and heads that do not have it."""
         if name not in self.names:
             raise KeyError(f"No layer has {name!r}. Seen: {', '.join(self.names)}.")
-        heads = len(next(layer[name] for layer in self.layers if name in layer))
-        return torch.tensor([layer.get(name, [torch.nan] * heads) for layer in self.layers])
+        heads = max(len(layer.get(name, [])) for layer in self.layers)
+        rows = [layer.get(name, []) for layer in self.layers]
+        return torch.tensor([[*row, *[torch.nan] * (heads - len(row))] for row in rows])
 
 
 @torch.no_grad()
@@ -102,14 +107,15 @@ class LayerProbe:
         quantities = mixer_quantities(memory, x, self.fw, self.kv, valid_mask)
         if memory.update_rule is not None:
             assert state.fw is not None
-            value_dim = memory.to_q.out_features // memory.heads  # a rule may store its normalizer behind the values
+            value_dim = memory.sizes["fw"].value_dim  # a rule may store its normalizer behind the values
             quantities |= state_quantities(state.fw[..., :value_dim], valid_mask.any(1))
             quantities |= gate_quantities(memory.update_rule, x, valid_mask)
         if memory.attention is not None:
             quantities |= forget_quantities(memory.attention, x, valid_mask)
             quantities["entropy"] = attention_entropy(memory, x, token_positions, valid_mask)
-        values = torch.stack(list(quantities.values())).tolist()  # one device synchronization for all
-        self.fw, self.kv, self.quantities = None, None, dict(zip(quantities, values, strict=True))
+        values = iter(torch.cat(list(quantities.values())).tolist())  # one device synchronization for all
+        self.fw, self.kv = None, None
+        self.quantities = {name: list(islice(values, len(heads))) for name, heads in quantities.items()}
 
 
 def mixer_quantities(

@@ -17,19 +17,20 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
-from hqlt_lab.components._heads import split_heads
 from hqlt_lab.components.attention._base import Attention, AttentionInputs
 from hqlt_lab.components.update_rules._base import StepRule, UpdateRule
 from hqlt_lab.model.hybrid_memory import HybridMemory
+from hqlt_lab.model.memory_size import MemorySize
 from hqlt_lab.model.sequence_model import SequenceModel
 from hqlt_lab.ops.flops import Flops, measure_flops, product_flops, softmax_flops
 from hqlt_lab.ops.gates import ScanContext, map_gates
 from hqlt_lab.ops.precision import at_least_float32
 from hqlt_lab.registry import build
 
-PROJECTIONS = ("to_q", "to_k", "to_v", "to_out", "to_gate")
+PROJECTIONS = ("to_q", "to_k", "to_v", "to_out", "to_gate", "output_maps")
 NORMS = ("norm", "memory_norm", "mlp_norm")
 COMPONENT_NAMES = dict.fromkeys(PROJECTIONS, "projections") | dict.fromkeys(NORMS, "norms") | {"embed": "embedding"}
+CONTAINERS = ("blocks", "memory", "projections", "fw", "kv")  # names of modules that only hold others
 LINEAR_COMPONENTS = ("projections", "convolutions", "mlp", "head")  # each of their weights is used once per token
 
 
@@ -86,10 +87,11 @@ def count_cached(memory: HybridMemory, kind: str, counter: Callable[[Any], T], *
     `extra_key` is what else the count depends on.  Components with real values may have been modified, so their counts
     are not cached.
     """
-    component, weight = getattr(memory, kind), memory.to_q.weight
-    if not weight.is_meta:
+    component = getattr(memory, kind)
+    if not memory.to_out.weight.is_meta:
         return counter(component)
-    key = (kind, type(component), repr(memory.component_specs[kind]), *weight.shape, memory.heads, *extra_key)
+    arguments = memory.component_arguments(kind)
+    key = (kind, type(component), repr(memory.component_specs[kind]), *arguments.values(), *extra_key)
     if key not in _flops_cache:
         _flops_cache[key] = counter(build_materialized(memory, kind))
     count: T = _flops_cache[key]
@@ -99,12 +101,12 @@ def count_cached(memory: HybridMemory, kind: str, counter: Callable[[Any], T], *
 def build_materialized(memory: HybridMemory, kind: str) -> Any:
     """Build a copy with real values of a component on the meta device, without advancing the global random state."""
     with torch.random.fork_rng(devices=[]):
-        return build(kind, memory.component_specs[kind], width=memory.to_q.in_features, heads=memory.heads)
+        return build(kind, memory.component_specs[kind], **memory.component_arguments(kind))
 
 
 def component_of_name(name: str) -> str:
     """Return the component of a parameter or module, such as "projections" for blocks.0.memory.to_q.weight."""
-    segments = [segment for segment in name.split(".") if segment not in ("blocks", "memory") and not segment.isdigit()]
+    segments = [segment for segment in name.split(".") if segment not in CONTAINERS and not segment.isdigit()]
     return COMPONENT_NAMES.get(segments[0], segments[0]) if segments else ""
 
 
@@ -123,8 +125,7 @@ def per_token_flops(component: str, forward: int, length: int) -> ComponentFlops
 def mixer_flops(memory: HybridMemory) -> int:
     """Return the FLOPs of the mixer for one token."""
     x = zeros_if_meta(example_token(memory))
-    output = example_query(memory, x)
-    fw, kv = (output if name in memory.mixer.reads else None for name in ("fw", "kv"))
+    fw, kv = example_outputs(memory, x)
     return count_cached(memory, "mixer", lambda mixer: measure_flops(lambda: mixer(x, fw, kv)))
 
 
@@ -133,16 +134,16 @@ def softmax_memory_flops(memory: HybridMemory, length: int) -> Iterator[Componen
     # decoding always reads a cache of full capacity, also at the start of a sequence
     cached = length if memory.kv_cache_capacity is None else memory.kv_cache_capacity
     keys = 1 + cached + memory.schedule.limited_sinks
-    x = zeros_if_meta(example_token(memory))
-    count = partial(attention_component_flops, x=x, heads=memory.heads)
+    x, size = zeros_if_meta(example_token(memory)), memory.sizes["kv"]
+    count = partial(attention_component_flops, x=x, size=size)
     token, two_keys = (count_cached(memory, "attention", partial(count, keys=number), number) for number in (1, 2))
     # a component treats each key by itself, so that its FLOPs grow linearly with the number of keys
     decoding = token.flops + (keys - 1) * (two_keys.flops - token.flops)
     yield ComponentFlops("attention", *product_flops(length * token.flops), decoding)
-    sizes = (memory.heads, token.key_dim, token.value_dim, token.has_decay)
+    sizes = (size.heads, token.key_dim, token.value_dim, token.has_decay)
     decoding_flops = softmax_flops(memory.schedule, 1, keys, *sizes).forward
     yield ComponentFlops("softmax", *softmax_flops(memory.schedule, length, length, *sizes), decoding_flops)
-    u = x.new_zeros(1, memory.heads, 1, token.key_dim)
+    u = x.new_zeros(1, size.heads, 1, token.key_dim)
     rotation = count_cached(
         memory,
         "positions",
@@ -161,17 +162,17 @@ class AttentionComponentFlops(NamedTuple):
     has_decay: bool
 
 
-def attention_component_flops(attention: Attention, x: Tensor, heads: int, keys: int) -> AttentionComponentFlops:
+def attention_component_flops(attention: Attention, x: Tensor, size: MemorySize, keys: int) -> AttentionComponentFlops:
     """Return the FLOPs of the component for the token x, which is also each of `keys` keys."""
-    q = split_heads(x, heads)
+    q = x.new_zeros(1, size.heads, 1, size.key_dim)
+    k, v = (x.new_zeros(1, size.heads, keys, dim) for dim in (size.key_dim, size.value_dim))
     results: dict[str, Any] = {}
 
     def run() -> None:
         features, log_forget = attention.key_features(x), attention.log_forget(x)
         if features is not None:
             features = features.expand(-1, -1, keys, -1)
-        k = q.expand(-1, -1, keys, -1)
-        inputs = attention.transform(x, AttentionInputs(q, k, k, features, example_position(q) + keys))
+        inputs = attention.transform(x, AttentionInputs(q, k, v, features, example_position(q) + keys))
         attention.finish(x, inputs.v[:, :, :1])
         results.update(key_dim=inputs.k.shape[3], value_dim=inputs.v.shape[3], has_decay=log_forget is not None)
 
@@ -180,17 +181,23 @@ def attention_component_flops(attention: Attention, x: Tensor, heads: int, keys:
 
 def fast_weight_flops(memory: HybridMemory, rule: UpdateRule, length: int) -> Iterator[ComponentFlops]:
     """Yield the FLOPs of the gates of the rule, of the features of queries and keys, and of the scan."""
-    x = zeros_if_meta(example_token(memory))
+    x, size = zeros_if_meta(example_token(memory)), memory.sizes["fw"]
     decoding_steps = memory.schedule.hold or 1  # with hold, decoding a token replays the steps of its hold block
-    q = at_least_float32(example_query(memory, x))
     gates = count_cached(memory, "update_rule", lambda rule: measure_flops(lambda: rule.gates(x)))
     yield per_token_flops("update_rule", gates, length)
-    features = count_cached(memory, "feature_map", lambda feature_map: measure_flops(lambda: feature_map(q)))
-    training_features, decoding_features = (1 + rule.writes) * length, 1 + rule.writes * decoding_steps
-    yield ComponentFlops("feature_map", *product_flops(training_features * features), decoding_features * features)
+    query_features, key_features = (feature_map_flops(memory, x, heads) for heads in (size.heads, size.groups))
+    key_features *= rule.writes
+    training_features = product_flops((query_features + key_features) * length)
+    yield ComponentFlops("feature_map", *training_features, query_features + decoding_steps * key_features)
     training = memory_scan_flops(memory, rule, length, starts_empty=True)
     decoding = memory_scan_flops(memory, rule, decoding_steps, starts_empty=False)
     yield ComponentFlops("fast_weights", *training, decoding.forward)
+
+
+def feature_map_flops(memory: HybridMemory, x: Tensor, heads: int) -> int:
+    """Return the FLOPs of the features of a query or key in that many heads; x is an example token."""
+    u = at_least_float32(x.new_zeros(1, heads, 1, memory.sizes["fw"].key_dim))
+    return count_cached(memory, "feature_map", lambda feature_map: measure_flops(lambda: feature_map(u)), heads)
 
 
 def memory_scan_flops(memory: HybridMemory, rule: UpdateRule, tokens: int, starts_empty: bool) -> Flops:
@@ -198,9 +205,10 @@ def memory_scan_flops(memory: HybridMemory, rule: UpdateRule, tokens: int, start
     # a custom scan is run on all tokens; on the meta device, where it allocates nothing
     runs_custom_scan = tokens > 1 and has_own_scan(rule)
     x = example_token(memory) if runs_custom_scan else zeros_if_meta(example_token(memory))
-    v, context = at_least_float32(example_query(memory, x)), ScanContext(memory.schedule.hold)
+    size, context = memory.sizes["fw"], ScanContext(memory.schedule.hold)
+    v = at_least_float32(x.new_zeros(1, size.heads, 1, size.value_dim))
     k = v.new_zeros(*v.shape[:-1], memory.features)
-    state = None if starts_empty else v.new_zeros(1, memory.heads, k.shape[-1], rule.value_channels(v.shape[-1]))
+    state = None if starts_empty else v.new_zeros(1, size.heads, k.shape[-1], rule.value_channels(size.value_dim))
     if runs_custom_scan:
         return rule_scan_flops(rule, x, k, v, tokens, state, context)
 
@@ -230,7 +238,7 @@ def rule_scan_flops(
 
 def example_token(memory: HybridMemory) -> Tensor:
     """Return one token of the stream [1, 1, width], on the device of the layer's weights."""
-    return memory.to_q.weight.new_zeros(1, 1, memory.to_q.in_features)
+    return memory.to_out.weight.new_zeros(1, 1, memory.width)
 
 
 def zeros_if_meta(x: Tensor) -> Tensor:
@@ -243,6 +251,12 @@ def example_position(u: Tensor) -> Tensor:
     return torch.zeros(1, 1, dtype=torch.long, device=u.device)
 
 
-def example_query(memory: HybridMemory, x: Tensor) -> Tensor:
-    """Reshape the example token to a query of each head [1, H, 1, K]."""
-    return memory.split_heads(x, 1)
+def example_outputs(memory: HybridMemory, x: Tensor) -> list[Tensor | None]:
+    """Return outputs of the two memories [1, H, 1, V] as the mixer gets them; None for a memory that it does not read.
+
+    x is an example token.
+    """
+    return [
+        x.new_zeros(1, memory.mixed_heads(name), 1, memory.output_size.value_dim) if name in memory.sizes else None
+        for name in ("fw", "kv")
+    ]

@@ -120,8 +120,9 @@ def visible_softmax_flops(model: SequenceModel, length: int) -> int:
     total = 0
     for memory in model.memories:
         if memory.positions is not None:
-            size = memory.to_q.out_features // memory.heads
-            total += sum(attention_flops(memory.heads * count_visible_scores(memory.schedule, length), size, size))
+            size = memory.sizes["kv"]
+            scores = size.heads * count_visible_scores(memory.schedule, length)
+            total += sum(attention_flops(scores, size.key_dim, size.value_dim))
     return total
 
 
