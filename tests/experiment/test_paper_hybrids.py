@@ -12,6 +12,7 @@ FULL = {"model.timing": {"name": "synchronous", "window": None, "sinks": 0}}
 THREE_TO_ONE = FULL | {"model.mixer": [{"name": "fw_only"}] * 3 + [{"name": "kv_only"}]}
 QK_NORM = {"name": "softmax", "qk_norm": True, "gate": "none", "logit_scale": "none"}
 GATED_DELTA = {"name": "gated_delta", "max_beta": 1}
+WINDOW_OR_FULL = [{"name": "synchronous", "window": 1024, "sinks": 128}, FULL["model.timing"]]
 MAMBA = {"model.update_rule": {"name": "mamba2"}}
 DESIGNS = {
     "delayed_stream": {"model.timing": {"name": "delayed_stream", "window": 64, "gates": "current", "sinks": 0}},
@@ -24,6 +25,11 @@ DESIGNS = {
         "model.update_rule": GATED_DELTA,
         "model.attention": QK_NORM | {"gate": "channel"},
     },
+    "olmo_hybrid": THREE_TO_ONE | {
+        "model.update_rule": GATED_DELTA | {"max_beta": 2},
+        "model.attention": QK_NORM,
+        "model.fw": {"key_dim": 96, "value_dim": 192},
+    },
     "samba": MAMBA | {
         "model.mixer": [{"name": "fw_only"}, {"name": "kv_only"}],
         "model.timing": {"name": "synchronous", "window": 1024, "sinks": 0},
@@ -33,6 +39,22 @@ DESIGNS = {
         "model.timing": {"name": "delayed_stream", "window": 512, "sinks": 128, "gates": "own"},
         "model.mixer": {"name": "sum"},
     },
+    "hymba": MAMBA | {
+        "model.mixer": {"name": "normalized"},
+        "model.timing": [WINDOW_OR_FULL[layer in (0, 11, 23)] for layer in range(24)],
+        "model.meta_tokens": 128,
+        "model.projections": "separate",
+        "model.head_dim": 256,
+        "model.fw": {"key_dim": 16},
+        "model.kv": {"groups": 2, "key_dim": 128},
+    },
+    "falcon_h1": FULL | MAMBA | {
+        "model.mixer": {"name": "sum"},
+        "model.projections": "separate",
+        "model.fw": {"heads": 12, "key_dim": 128, "value_dim": 128},
+        "model.kv": {"groups": 2, "key_dim": 64, "value_dim": 64},
+    },
+    "head_wise": FULL | {"model.update_rule": GATED_DELTA, "model.mixer": {"name": "head_split", "fw_heads": 7}},
 }  # fmt: skip
 
 

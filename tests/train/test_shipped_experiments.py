@@ -33,7 +33,7 @@ def shrink_cell(cell):
         return replace(cell, model={**cell.model, "mlp_width": 16})
     # as many layers as the longest list of components per layer
     layers = max([2, *(len(setting) for setting in cell.model.values() if isinstance(setting, list))])
-    sizes = {"mlp_width": 16, "width": 32, "heads": 4, "layers": layers}
+    sizes = {"mlp_width": 16, "width": 32, "heads": 8, "layers": layers}
     return replace(
         cell, model={**cell.model, **sizes}, task={**cell.task, "length": 96}, train=replace(cell.train, batch_size=4)
     )
