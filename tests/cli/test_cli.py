@@ -55,7 +55,7 @@ def test_doctor_prints_the_backends_and_how_to_install_missing_packages():
 
 
 @pytest.mark.parametrize(
-    ("kind", "form"), [(kind, form) for kind in CHECKED_KINDS for form in (None, *list_forms()[kind])]
+    ("kind", "form"), [(kind, form) for kind in CHECKED_KINDS for form in list_forms()[kind] or [None]]
 )
 def test_new_component_conforms_as_generated(kind, form, tmp_path):
     with temporary_components():

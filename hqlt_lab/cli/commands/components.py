@@ -175,8 +175,8 @@ def create_component(
     form: Annotated[
         str | None,
         typer.Option(
-            help="Template variant of an update_rule: channel (gates per channel), lookup (a lookup key of its own), "
-            "step (not linear in its state)."
+            help="Template of an update_rule: scalar (one gate per head, the default), channel (gates per channel), "
+            "lookup (a lookup key of its own), step (not linear in its state)."
         ),
     ] = None,
     into: Annotated[Path, typer.Option(help="Folder of the new file.")] = Path("."),

@@ -1,4 +1,4 @@
-"""Templates of `hqlt new`: KIND.txt, and KIND.FORM.txt where a kind has an alternative form.
+"""Templates of `hqlt new`: KIND.txt, and KIND.FORM.txt where a kind has several forms.
 
 Each template is a component that passes the conformance checks before it is edited.
 """
@@ -12,13 +12,18 @@ from string import Template
 from hqlt_lab.errors import RegistryError, did_you_mean, format_names, join_sentences
 from hqlt_lab.registry import list_components_of_kind
 
+DEFAULT_FORMS = {"update_rule": "scalar"}  # the form of KIND.txt where a kind has several
+
 
 def list_forms() -> dict[str, list[str]]:
-    """Return the alternative forms of every kind that has a template."""
+    """Return the forms of every kind that has a template; of most kinds, none."""
     forms_by_kind: dict[str, list[str]] = {}
     for name in sorted(file.name for file in files(__name__).iterdir() if file.name.endswith(".txt")):
         kind, *form = name.removesuffix(".txt").split(".")
-        forms_by_kind.setdefault(kind, []).extend(form)
+        forms = forms_by_kind.setdefault(kind, [])
+        if not form and kind in DEFAULT_FORMS:
+            form = [DEFAULT_FORMS[kind]]
+        forms += form
     return forms_by_kind
 
 
@@ -33,7 +38,8 @@ def read_template(kind: str, form: str | None) -> str:
         remedy = f"Forms: {format_names(forms)}." if forms else "Leave --form out."
         hint = join_sentences(did_you_mean(form, forms), remedy)
         raise RegistryError.at("--form", "unknown_form", f"{kind} has no form {form!r}.", hint)
-    return files(__name__).joinpath(f"{kind}.txt" if form is None else f"{kind}.{form}.txt").read_text()
+    is_default = form is None or form == DEFAULT_FORMS.get(kind)
+    return files(__name__).joinpath(f"{kind}.txt" if is_default else f"{kind}.{form}.txt").read_text()
 
 
 def write_component(kind: str, name: str, folder: Path, form: str | None = None) -> Path:
