@@ -46,6 +46,14 @@ AXES = {
     "mlp": ["swiglu", "none", ["none", "gelu"]],
     "short_conv": [0, 3],
     "output_gate": [False, True],
+    "sizes": [
+        {},
+        {"head_dim": 6},
+        {"kv": {"groups": 1}},
+        {"projections": "separate"},
+        {"projections": "separate", "fw": {"key_dim": 3, "value_dim": 5}, "kv": {"groups": 1, "key_dim": 6}},
+        {"projections": "separate", "head_dim": 6, "fw": {"heads": 3}, "kv": {"heads": 1, "value_dim": 7}},
+    ],
 }
 NOT_NORMALIZED, OTHER_CHANNELS = "keys_not_normalized", "features_differ_from_key_channels"
 REJECTED = {  # feature maps that a rule does not accept, and why
@@ -104,7 +112,7 @@ ROWS = draw_rows(AXES)
 def build_row(row, **changes):
     """Return a float64 model of two layers with the settings of a row."""
     row = row | changes
-    settings = {axis: value for axis, value in row.items() if axis != "sinks"}
+    settings = {axis: value for axis, value in row.items() if axis not in ("sinks", "sizes")} | row["sizes"]
     settings["timing"] = row["timing"] | {"sinks": row["sinks"]}
     sizes = {"width": 8, "heads": 2, "layers": 2, "mlp_width": 16, "init_std": 0.5}
     return build_model(**sizes | settings).double()
