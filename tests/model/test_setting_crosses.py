@@ -40,7 +40,7 @@ AXES = {
     ],
     "sinks": [0, 2],
     "meta_tokens": [0, 2],
-    "mixer": [*available("mixer"), ["vector", "kv_only"], ["kv_only", "normalized"], ["fw_only", "kv_only"]],
+    "mixer": [*available("mixer"), {"name": "head_split", "fw_heads": 2}, ["vector", "kv_only"], ["kv_only", "normalized"], ["fw_only", "kv_only"]],
     "positions": available("positions"),
     "feature_map": [None, {"name": "dpfp", "norm": "l2"}, {"name": "taylor", "dim": 2}],
     "mlp": ["swiglu", "none", ["none", "gelu"]],
@@ -71,7 +71,9 @@ def component_name(spec):
 
 
 def is_accepted(row):
-    return tuple(component_name(row.get(kind)) for kind in ("update_rule", "feature_map")) not in REJECTED
+    components = tuple(component_name(row.get(kind)) for kind in ("update_rule", "feature_map"))
+    sets_heads = any("heads" in row.get("sizes", {}).get(name, {}) for name in ("fw", "kv"))
+    return components not in REJECTED and not (sets_heads and component_name(row.get("mixer")) == "head_split")
 
 
 def list_pairs(row):
@@ -132,6 +134,11 @@ def test_rows_contain_every_accepted_pair_of_values():
 def test_pairs_left_out_are_rejected(rule, feature_map, code):
     with raises_issue("feature_map", code):
         build_model(width=8, heads=2, update_rule=rule, feature_map=feature_map)
+
+
+def test_heads_of_a_memory_are_rejected_if_the_mixer_sets_them():
+    with raises_issue("fw.heads", "heads_set_by_mixer"):
+        build_model(width=8, heads=2, mixer="head_split", fw={"heads": 3})
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
