@@ -125,9 +125,11 @@ def test_error_of_a_component_is_prefixed_with_its_location():
 
 
 def test_name_of_another_component_cannot_be_registered():
-    with raises_issue("update_rule", "name_registered_twice"):
+    with raises_issue("update_rule", "name_registered_twice") as error:
         registry.available("update_rule")
         registry.register("update_rule", "delta")(for_tests)
+    (issue,) = error.value.issues  # the built-in component keeps its name
+    assert "Delta" in issue.message and "for_tests" in issue.hint
 
 
 def test_clash_of_names_names_file_and_line_of_both(tmp_path, monkeypatch):
