@@ -549,6 +549,20 @@ MUTANTS = [
         ("tests/components/test_attention.py",),
     ),
     Mutant(
+        "sinks do not decay",
+        "hqlt_lab/model/softmax_memory.py",
+        "decay = torch.cat([sinks.decay, decay], 2)",
+        "decay = torch.cat([sinks.decay * 0, decay], 2)",
+        ("tests/model/test_setting_crosses.py",),
+    ),
+    Mutant(
+        "documents are checked without meta tokens",
+        "hqlt_lab/experiment/validate/arm_checks.py",
+        "for split in task.splits) + model.config.meta_tokens",
+        "for split in task.splits)",
+        ("tests/experiment/test_layer_settings.py",),
+    ),
+    Mutant(
         "meta tokens are inserted in later calls too",
         "hqlt_lab/model/meta_tokens.py",
         "return insert_in_front(x, meta, valid_mask) if is_first_call else None",
