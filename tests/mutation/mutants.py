@@ -171,7 +171,7 @@ ESCAPED_LATER = [
     Mutant(
         "the note on optional stopping is lost",
         "hqlt_lab/report/wording/table_notes.py",
-        "notes.append(SEEDS_ADVICE)",
+        "notes.append(SEEDS_ADVICE_WITH_LOOKS if has_looks else SEEDS_ADVICE)",
         "pass",
         ("tests/report/test_report.py",),
     ),
@@ -192,8 +192,8 @@ ESCAPED_LATER = [
     Mutant(
         "the correction for several comparisons ignores the test of groups",
         "hqlt_lab/stats/baseline_differences.py",
-        "max(self.estimate.p_value, self.group_p or 0.0)",
-        "self.estimate.p_value",
+        "max(self.estimate.p_value, self.pooled_p, self.group_p or 0.0)",
+        "max(self.estimate.p_value, self.pooled_p)",
         (DIFFERENCES,),
     ),
     Mutant(

@@ -145,8 +145,8 @@ IN_NEWER_PARTS = [
     Mutant(
         "equivalence tests one side",
         "hqlt_lab/stats/intervals.py",
-        "return float(2 * stdtr(self.n - 1, -distance / self.standard_error))",
-        "return float(stdtr(self.n - 1, -distance / self.standard_error))",
+        "return float(2 * stdtr(self.degrees, -distance / self.standard_error))",
+        "return float(stdtr(self.degrees, -distance / self.standard_error))",
         (DIFFERENCES, "tests/report/test_intervals.py", "tests/report/test_verdict.py"),
     ),
     Mutant(
@@ -159,8 +159,8 @@ IN_NEWER_PARTS = [
     Mutant(
         "arms of which one lost a seed may be equivalent",
         "hqlt_lab/stats/baseline_differences.py",
-        "if not test.arm.lost_seeds ^ test.baseline.lost_seeds:",
-        "if True:",
+        "return bool(test.arm.lost_seeds ^ test.baseline.lost_seeds)",
+        "return False",
         (DIFFERENCES, "tests/report/test_verdict.py"),
     ),
     Mutant(
