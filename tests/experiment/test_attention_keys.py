@@ -65,6 +65,22 @@ def test_defaults_may_be_written_out_and_other_values_change_the_key(tmp_path):
     assert len({plain, *(first_key(other, tmp_path) for other in others)}) == 5
 
 
+def test_sizes_equal_to_the_shared_ones_are_not_in_the_key_and_others_are(tmp_path):
+    base = "width: 64, heads: 4, mixer: sum"
+    plain = first_key(f"{{{base}}}", tmp_path)
+    equal = "head_dim: 16, fw: {heads: 4, key_dim: null}, kv: {groups: 4, value_dim: 16}, projections: shared"
+    assert first_key(f"{{{base}, {equal}}}", tmp_path) == plain
+    others = ["head_dim: 8", "kv: {groups: 2}", "projections: separate"]
+    others += [f"projections: separate, {size}" for size in ("fw: {key_dim: 8}", "kv: {key_dim: 8}", "fw: {heads: 2}")]
+    assert len({plain, *(first_key(f"{{{base}, {other}}}", tmp_path) for other in others)}) == 7
+
+
+def test_sizes_of_a_memory_that_no_layer_reads_are_not_in_the_key(tmp_path):
+    sizes = "kv: {groups: 1}, projections: separate"
+    assert first_key(f"{{mixer: fw_only, {sizes}}}", tmp_path) == first_key("{mixer: fw_only}", tmp_path)
+    assert first_key(f"{{mixer: kv_only, {sizes}}}", tmp_path) != first_key("{mixer: kv_only}", tmp_path)
+
+
 def test_attention_of_a_model_without_softmax_is_not_in_the_key(tmp_path):
     assert first_key("{mixer: fw_only, attention: forgetting}", tmp_path) == first_key("{mixer: fw_only}", tmp_path)
 

@@ -257,6 +257,14 @@ def test_stored_cell_has_the_training_of_its_memories(load):
     assert cell_from_dict(stored) == cell
 
 
+def test_json_schema_describes_the_sizes_of_memories():
+    validator = jsonschema.Draft202012Validator(build_json_schema())
+    sizes = {"fw": {"heads": 2, "key_dim": 3}, "kv": {"groups": None}, "head_dim": 4, "projections": "separate"}
+    assert validator.is_valid(BASE | {"model": sizes})
+    for mistake in ({"fw": {"groups": 2}}, {"kv": {"key_dim": 2.5}}, {"kv": 2}, {"projections": "both"}):
+        assert not validator.is_valid(BASE | {"model": mistake})
+
+
 def test_json_schema_describes_the_training_of_memories():
     validator = jsonschema.Draft202012Validator(build_json_schema())
     assert validator.is_valid(
