@@ -2,6 +2,7 @@
 
 from tests.mutation._mutant import Mutant
 from tests.mutation.newer_mutants import IN_NEWER_PARTS, MORE_REVERTED_FIXES
+from tests.mutation.task_mutants import IN_PROTOCOLS
 
 STEP, RUN_END = "tests/train/test_training_step.py", "tests/train/test_run_end.py"
 FORMULAS, MODEL, REFERENCE = (
@@ -430,6 +431,7 @@ MUTANTS = [
     *REVERTED_FIXES,
     *IN_NEWER_PARTS,
     *MORE_REVERTED_FIXES,
+    *IN_PROTOCOLS,
     Mutant(
         "chunk triangle includes the diagonal",
         "hqlt_lab/ops/scan/scalar_gate_chunk.py",

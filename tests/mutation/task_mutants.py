@@ -1,0 +1,87 @@
+"""Planted bugs in the tasks of published protocols, and in the layers that their models need."""
+
+from tests.mutation._mutant import Mutant
+
+LABELS, SETS = ("tests/tasks/test_reference_labels.py",), ("tests/tasks/test_training_sets.py",)
+MAD, STRINGS = ("tests/tasks/test_mad_statistics.py",), ("tests/tasks/test_string_statistics.py",)
+RECALL = "hqlt_lab/tasks/recall"
+
+IN_PROTOCOLS = [
+    Mutant(
+        "an updated key keeps its first value",
+        f"{RECALL}/forgetting_recall.py",
+        "        latest[rows, updated] = new_values\n",
+        "",
+        LABELS,
+    ),
+    Mutant(
+        "a new value may be the first one",
+        f"{RECALL}/forgetting_recall.py",
+        'rng.integers("new value", 1, self.values - 1, self.updates)',
+        'rng.integers("new value", 0, self.values - 1, self.updates)',
+        ("tests/tasks/test_recall_statistics.py",),
+    ),
+    Mutant(
+        "the last key may never have been shown",
+        f"{RECALL}/in_context_recall.py",
+        "np.where(shown, preference, -1.0)",
+        "np.where(shown, preference, preference)",
+        ("tests/tasks/test_task_contract.py",),
+    ),
+    Mutant(
+        "a known value is not labeled",
+        f"{RECALL}/fuzzy_recall.py",
+        "is_answer[rows, column] = is_known",
+        "is_answer[rows, column] = is_known & (offset < 1)",
+        MAD,
+    ),
+    Mutant(
+        "the table depends on the run",
+        f"{RECALL}/memorization.py",
+        "self.table[key]",
+        'rng.permutations("values", self.keys)[0][key]',
+        LABELS,
+    ),
+    Mutant(
+        "a predicted class without labels does not count",
+        "hqlt_lab/tasks/_macro_accuracy.py",
+        "is_class = counts + predicted_counts > 0",
+        "is_class = counts > 0",
+        MAD,
+    ),
+    Mutant(
+        "a cut example has labels",
+        "hqlt_lab/tasks/copying/_string_task.py",
+        "is_whole = is_inside & (end <= width)[:, None]",
+        "is_whole = is_inside",
+        STRINGS,
+    ),
+    Mutant(
+        "an empty stack is popped",
+        "hqlt_lab/tasks/stacks/stack_manipulation.py",
+        "np.maximum(height - 1, 0), height)",
+        "height - 1, height)",
+        LABELS,
+    ),
+    Mutant(
+        "brackets are deeper than declared",
+        "hqlt_lab/tasks/stacks/dyck.py",
+        "& (depth < self.depth) & (depth < remaining)",
+        "& (depth < self.depth + 1) & (depth < remaining)",
+        (*LABELS, *STRINGS),
+    ),
+    Mutant(
+        "a stage begins one step late",
+        "hqlt_lab/tasks/_task_parts.py",
+        "return sum(end <= step for end in ends)",
+        "return sum(end < step for end in ends)",
+        SETS,
+    ),
+    Mutant(
+        "a gated convolution forgets its input",
+        "hqlt_lab/model/gated_convolution.py",
+        "return convolved * self.to_gate(x) + x, MemoryState",
+        "return convolved * self.to_gate(x), MemoryState",
+        ("tests/model/test_model.py",),
+    ),
+]
