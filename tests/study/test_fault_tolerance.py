@@ -21,7 +21,7 @@ from hqlt_lab.track.tracking_store import default_tracking_store
 from hqlt_lab.track.ui.network import find_free_port
 from hqlt_lab.track.ui.server import start_server, stop_server, wait_until_healthy
 
-from .study_folder import StudyFolder, all_exited, assert_same_results, process_tree, worker_processes
+from .study_folder import StudyFolder, all_exited, assert_same_results, process_tree, wait_until, worker_processes
 
 pytestmark = pytest.mark.slow
 OUTAGE_SECONDS = 30
@@ -136,6 +136,7 @@ def test_temporarily_missing_mlflow_database_loses_nothing(study, undisturbed):
     process = study.start()
     study.wait_for_points(8, process)
     database = study.folder / "runs/mlflow.db"
+    wait_until(database.exists)
     database.rename(study.folder / "elsewhere.db")
     output, _ = process.communicate(timeout=300)
     assert process.returncode == 0, output
