@@ -38,7 +38,7 @@ def run_hqlt(folder, *arguments, code=0):
 def test_plan_prints_the_cells_and_their_cost(folder):
     output = run_hqlt(folder, "plan", "question.yaml")
     assert "Does it run?" in output and "4 cells" in output and "rough estimate" in output
-    assert "Search: train.lr from 0.0001 to 0.01, 5 trials per arm." in output and "The search adds 10 cells" in output
+    assert "Search: train.lr from 0.0001 to 0.01, 5 trials per arm." in output and "The search adds 30 cells" in output
     assert not (folder / "runs").exists()
 
 
