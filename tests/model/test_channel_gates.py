@@ -26,18 +26,18 @@ class ChannelGates(NamedTuple):
 
 
 class ChannelRule(StepRule):
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, width: int, heads: int, key_dim: int, value_dim: int) -> None:
         super().__init__()
-        self.heads = heads
-        self.to_keep = nn.Linear(width, width, bias=False)
-        self.to_write = nn.Linear(width, width, bias=False)
+        self.heads, self.value_dim = heads, value_dim
+        self.to_keep = nn.Linear(width, heads * key_dim, bias=False)
+        self.to_write = nn.Linear(width, heads * key_dim, bias=False)
 
     def gates(self, x: Tensor) -> ChannelGates:
         log_keep, write = (
             linear(x).sigmoid().log().unflatten(-1, (self.heads, -1)).transpose(1, 2)
             for linear in (self.to_keep, self.to_write)
         )
-        return ChannelGates(log_keep, write.exp()[..., None] * torch.ones_like(write)[..., None, :])
+        return ChannelGates(log_keep, write.exp()[..., None].expand(*write.shape, self.value_dim))
 
     def step(self, state: Tensor, k: Tensor, v: Tensor, gates: ChannelGates) -> Tensor:
         return state * gates.log_keep.exp()[..., None] + gates.write * k[..., :, None] * v[..., None, :]

@@ -28,7 +28,10 @@ def test_perfect_accuracy_is_100_and_counts_of_batches_add_up(task):
     for rows in (slice(0, 20), slice(20, 60)):
         part = type(batch)(*(field[rows] for field in batch))
         summed.update(sum_counts(task, make_logits(task, part, correct_rows[rows]), part))
-    assert totals == {key: summed[key] for key in totals}
+    # the groups of macro accuracy are rows of one batch
+    assert {key: totals[key] for key in totals if not key.startswith("macro_")} == {
+        key: count for key, count in summed.items() if not key.startswith("macro_")
+    }
     perfect = task.compute_metrics(sum_counts(task, make_logits(task, batch, correct_rows | True), batch))
     assert set(perfect.values()) == {100.0}
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-REPORT_KEYS = "name, question, answer, warnings, measure, seeds, rows, effects, importance, cells."
+REPORT_KEYS = "name, question, answer, warnings, measure, seeds, looks, rows, effects, importance, cells."
 
 
 def show_report(
