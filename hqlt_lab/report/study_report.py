@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import rich.table
     from matplotlib.figure import Figure
 
-    from hqlt_lab.report.figures.draw import FigureSet
+    from hqlt_lab.report.figures.draw_figures import FigureSet
 
 UNKNOWN_REPRODUCTION = Reproduction()
 
@@ -107,7 +107,7 @@ class Report:
     @cached_property
     def figure_set(self) -> "FigureSet":
         """All figures, and error messages of those that failed. Drawing takes some seconds; the result is cached."""
-        from hqlt_lab.report.figures.draw import draw_figures
+        from hqlt_lab.report.figures.draw_figures import draw_figures
 
         return draw_figures(self.experiment, self.rows)
 

@@ -25,7 +25,7 @@ from hqlt_lab.study.experiment_file_record import open_study
 from hqlt_lab.study.ledger.attempt_history import AttemptHistory
 from hqlt_lab.study.ledger.cell_record import CellRecord, CellRef, CellStates, count_unsuccessful
 from hqlt_lab.study.ledger.study_store import StudyStore
-from hqlt_lab.study.plan.look_record import apply_recorded_looks, write_looks
+from hqlt_lab.study.plan.sequential_testing_record import apply_recorded_looks, write_looks
 from hqlt_lab.study.plan.study_plan import StudyPlan
 from hqlt_lab.study.study_callback import StudyCallback
 from hqlt_lab.track.study_description import CellInfo

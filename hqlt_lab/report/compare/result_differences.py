@@ -7,7 +7,7 @@ from typing import Any
 from hqlt_lab.report.arm_rows import Row, reported_metrics
 from hqlt_lab.report.build_tables import Table, format_median
 from hqlt_lab.report.compare.comparison_section import EMPTY_CELL, ComparisonSection
-from hqlt_lab.report.compare.load_compared import ComparedCell, ComparedStudy
+from hqlt_lab.report.compare.comparison_targets import ComparedCell, ComparedStudy
 from hqlt_lab.report.compare.mean_difference import MeanDifference, mean_difference
 from hqlt_lab.report.lm_eval_protocol_filter import majority_protocols
 from hqlt_lab.report.stats.summary import Summary, summarize_seeds

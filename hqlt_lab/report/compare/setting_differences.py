@@ -8,7 +8,7 @@ from hqlt_lab.experiment.parse_axes import Range
 from hqlt_lab.formatting import pluralize_count
 from hqlt_lab.report.build_tables import Table
 from hqlt_lab.report.compare.comparison_section import EMPTY_CELL, ComparisonSection
-from hqlt_lab.report.compare.load_compared import ComparedCell, ComparedStudy, SettingValues
+from hqlt_lab.report.compare.comparison_targets import ComparedCell, ComparedStudy, SettingValues
 from hqlt_lab.report.value_formatting import join_names
 
 MISSING = object()  # the target has no such setting; None is a regular value

@@ -18,7 +18,7 @@ from hqlt_lab.formatting import dump_json
 from hqlt_lab.report.arm_rows import Row
 from hqlt_lab.rundir.diagnostics import read_probes
 from hqlt_lab.rundir.evaluations import read_evaluations
-from hqlt_lab.stats.looks import spend_alpha
+from hqlt_lab.stats.sequential_testing import spend_alpha
 from hqlt_lab.study.ledger.cell_record import CellRecord
 
 if TYPE_CHECKING:

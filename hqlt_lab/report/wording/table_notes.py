@@ -14,7 +14,7 @@ from hqlt_lab.report.wording.noise_floor import noise_floor_notes
 from hqlt_lab.report.wording.verdicts import SEEDS_ADVICE, SEEDS_ADVICE_WITH_LOOKS
 from hqlt_lab.stats.exact_tests import MIN_SIGN_FLIP_SEEDS
 from hqlt_lab.stats.intervals import ALPHA, MIN_BOOTSTRAP_SEEDS
-from hqlt_lab.stats.looks import spend_alpha
+from hqlt_lab.stats.sequential_testing import spend_alpha
 
 
 def matching_notes(experiment: Experiment, rows: Sequence[Row]) -> list[str]:

@@ -15,7 +15,7 @@ from hqlt_lab.experiment.load_experiment import Experiment
 from hqlt_lab.experiment.validate.experiment_size import MAX_CELLS
 from hqlt_lab.files import check_types, read_json, translate_damage, write_atomic
 from hqlt_lab.formatting import join_numbers, pluralize_count
-from hqlt_lab.stats.looks import LookResult
+from hqlt_lab.stats.sequential_testing import LookResult
 
 LOOKS_FILE = "looks.json"
 FIXED_SEEDS_WARNING = (
