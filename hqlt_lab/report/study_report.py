@@ -60,8 +60,8 @@ class Report:
     @property
     def seeds(self) -> list[int]:
         """The reported seeds; if seeds are added until all comparisons are decided, those that any arm has."""
-        used = {record.seed for row in self.rows for record in row.records}
-        return [seed for seed in self.experiment.final_seeds if not self.experiment.looks or seed in used]
+        trained_seeds = {record.seed for row in self.rows for record in row.records}
+        return [seed for seed in self.experiment.final_seeds if not self.experiment.looks or seed in trained_seeds]
 
     def build_table(self) -> Table:
         return build_results_table(self.experiment, self.rows)

@@ -101,10 +101,10 @@ def supersede_cells(plan: StudyPlan, cell_filter: Callable[[CellRef], bool]) -> 
 
     Raise StoreError if other workers are running.
     """
-    if others := plan.store.other_workers():
+    if other_workers := plan.store.other_workers():
         raise StoreError(
-            f"{plan.store.folder}: other processes are running this study ({'; '.join(others)}). Stop them before you "
-            "mark cells as superseded."
+            f"{plan.store.folder}: other processes are running this study ({'; '.join(other_workers)}). Stop them "
+            "before you mark cells as superseded."
         )
     records = [plan.cell_record(cell_ref) for cell_ref in plan.list_cells() if cell_filter(cell_ref)]
     attempted = [record for record in records if record.attempts]

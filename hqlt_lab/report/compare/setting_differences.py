@@ -94,8 +94,8 @@ def plan_settings(study: ComparedStudy) -> SettingValues:
 
 def describe_own_arms(study: ComparedStudy, studies: Sequence[ComparedStudy]) -> str:
     """Return a sentence on the arms that only this study has; empty if there are none."""
-    others = {title for other in studies if other is not study for title in other.arm_settings}
-    own_arms = [title for title in study.arm_settings if title not in others]
+    other_arms = {title for other in studies if other is not study for title in other.arm_settings}
+    own_arms = [title for title in study.arm_settings if title not in other_arms]
     return (
         f"Only {study.name} has {'the arm' if len(own_arms) == 1 else 'the arms'} {join_names(own_arms, MAX_NAMES)}."
         if own_arms

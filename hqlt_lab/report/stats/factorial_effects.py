@@ -214,9 +214,9 @@ def contrast_value(
     `fixed_levels` are those of factors that are not in the contrast and not averaged over.
     """
     terms = []
-    for taken in product((True, False), repeat=len(contrast)):
-        choices = {index: choice if take else 0 for (index, choice), take in zip(contrast, taken, strict=True)}
-        terms.append((-1) ** taken.count(False) * marginal_mean(grid, {**choices, **fixed_levels}, factors))
+    for uses_level in product((True, False), repeat=len(contrast)):
+        choices = {index: choice if uses else 0 for (index, choice), uses in zip(contrast, uses_level, strict=True)}
+        terms.append((-1) ** uses_level.count(False) * marginal_mean(grid, {**choices, **fixed_levels}, factors))
     return sum(terms)
 
 
