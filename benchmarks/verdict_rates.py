@@ -21,7 +21,7 @@ import numpy as np
 from hqlt_lab.experiment.arm_title import ArmTitle
 from hqlt_lab.experiment.run_settings import MeasureConfig
 from hqlt_lab.stats.baseline_differences import ArmValues, compare_family
-from hqlt_lab.stats.looks import LookSchedule, compare_at_looks
+from hqlt_lab.stats.sequential_testing import LookSchedule, compare_at_looks
 
 METRIC = "test/accuracy"
 RESOLUTION = 200 / 64  # of a test of 64 examples

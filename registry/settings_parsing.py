@@ -37,8 +37,8 @@ NAMES_ELSEWHERE = {
 def suggest_name(name: str, names: Iterable[str]) -> str:
     """Return "Did you mean '...'?" with the one of these names that means the same or is closest, or ""."""
     valid_names = list(names)
-    known = [valid for valid in valid_names if str(name).lower() in NAMES_ELSEWHERE.get(valid, ())]
-    return f"Did you mean '{known[0]}'?" if known else did_you_mean(name, valid_names)
+    synonyms = [valid for valid in valid_names if str(name).lower() in NAMES_ELSEWHERE.get(valid, ())]
+    return f"Did you mean '{synonyms[0]}'?" if synonyms else did_you_mean(name, valid_names)
 
 
 class SettingsError(ConfigError):

@@ -195,9 +195,9 @@ class LinearRule(UpdateRule):
 
     def example_scan_inputs(self, gates: Any, key_dim: int, value_dim: int) -> LinearInputs:
         """Return scan inputs with zero queries, keys and values for gates of few tokens; only shapes matter."""
-        given = [gate for gate in gates if gate is not None]
-        tokens = max(given[0].shape[2] // self.writes, 1) if given else 1
-        like = given[0] if given else torch.zeros(1, 1, tokens)
+        present_gates = [gate for gate in gates if gate is not None]
+        tokens = max(present_gates[0].shape[2] // self.writes, 1) if present_gates else 1
+        like = present_gates[0] if present_gates else torch.zeros(1, 1, tokens)
         rows, pairs = like.shape[:2], tokens * self.writes
         q, k = like.new_zeros(*rows, tokens, key_dim), like.new_zeros(*rows, pairs, key_dim)
         return self.scan_inputs(q, k, like.new_zeros(*rows, pairs, value_dim), gates)

@@ -64,8 +64,8 @@ def sac_losses(agent: Agent, target_critics: nn.ModuleList, batch: EpisodeBatch,
         next_q = min_q(target_critics, h[:, 1:])
         target = td_target(batch.rewards, steps == batch.lengths[:, None] - 1, next_policy, next_q, settings)
         current_q = min_q(agent.critics, current.detach())
-    taken = batch.actions[..., None]
-    q = torch.stack([critic(current).gather(-1, taken)[..., 0] for critic in agent.critics])  # [2, B, T]
+    actions = batch.actions[..., None]
+    q = torch.stack([critic(current).gather(-1, actions)[..., 0] for critic in agent.critics])  # [2, B, T]
     probs, log_probs = current_policy
     critic_loss = masked_mean(mask, ((q - target) ** 2).sum(0)) / 2
     actor_loss = masked_mean(mask, (probs * (settings.entropy * log_probs - current_q)).sum(-1))

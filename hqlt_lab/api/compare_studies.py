@@ -13,22 +13,22 @@ from hqlt_lab.study.ledger.study_store import StudyStore, is_study_folder, list_
 from hqlt_lab.study.run_study import open_plan
 
 if TYPE_CHECKING:
-    from hqlt_lab.report.compare.compare_results import Comparison
-    from hqlt_lab.report.compare.load_compared import ComparedCell, ComparedStudy
+    from hqlt_lab.report.compare.build_comparison import Comparison
+    from hqlt_lab.report.compare.comparison_targets import ComparedCell, ComparedStudy
 
 
 def compare(
     targets: Sequence[str | Path], *, overrides: Sequence[str] = (), runs: str | Path = DEFAULT_RUNS
 ) -> "Comparison":
     """Compare cells, or studies; a single experiment file is compared with its published values."""
-    from hqlt_lab.report.compare.compare_results import compare_targets
+    from hqlt_lab.report.compare.build_comparison import compare_targets
 
     return compare_targets([resolve_target(target, overrides, runs) for target in targets])
 
 
 def resolve_target(target: str | Path, overrides: Sequence[str], runs: str | Path) -> "ComparedCell | ComparedStudy":
     """Load a study by its experiment file, name or folder, or a cell by its key, folder or MLflow run."""
-    from hqlt_lab.report.compare.load_compared import load_compared_cell, study_from_file, study_from_folder
+    from hqlt_lab.report.compare.comparison_targets import load_compared_cell, study_from_file, study_from_folder
     from hqlt_lab.study.study_snapshot import load_snapshot
     from hqlt_lab.track.provenance import current_code_hashes, study_commits
 

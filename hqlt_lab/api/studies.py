@@ -30,8 +30,8 @@ from hqlt_lab.study.ledger.attempt_history import AttemptHistory
 from hqlt_lab.study.ledger.cell_record import CellStates
 from hqlt_lab.study.ledger.study_store import STORE_VARIABLE, list_studies
 from hqlt_lab.study.notebook_components import write_notebook_components
-from hqlt_lab.study.plan.look_record import apply_recorded_looks, describe_looks
 from hqlt_lab.study.plan.plan_cache import compute_fingerprint, load_plan, save_plan
+from hqlt_lab.study.plan.sequential_testing_record import apply_recorded_looks, describe_looks
 from hqlt_lab.study.run_study import (
     CellSelection,
     PreparedStudy,

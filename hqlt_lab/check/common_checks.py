@@ -149,12 +149,12 @@ def combines_with_every_component(case: ComponentCase) -> Iterator[CheckResult]:
     """With every pair of other components the model streams, pads and packs correctly, or is always rejected."""
     reasons: dict[tuple[str, str], str] = {}  # of rejected combinations, by code and path of the first issue
     num_legal = 0
-    for others, model in case.pairwise_models():
+    for other_components, model in case.pairwise_models():
         if isinstance(model, ConfigError):
             issue = model.issues[0]
             reasons.setdefault((issue.code, issue.path), issue.message)
             continue
-        prefix = f"with {', '.join(component['name'] for component in others.values())}: "
+        prefix = f"with {', '.join(component['name'] for component in other_components.values())}: "
         assert_streaming_equals_one_pass(model, prefix, ([4, 3], [1] * 7))
         with torch.no_grad():
             assert_matches_separate_documents(model, prefix, fixed_noise(2, 7, 8), PADDED_AND_PACKED, [[4, 3]])

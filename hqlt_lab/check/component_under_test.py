@@ -71,27 +71,29 @@ class ComponentCase:
             pairs = set(combinations(zip(kinds, names, strict=True), 2))
             if pairs <= covered_pairs:
                 continue
-            others: dict[str, Any] = {kind: small_spec(kind, name) for kind, name in zip(kinds, names, strict=True)}
+            other_components: dict[str, Any] = {
+                kind: small_spec(kind, name) for kind, name in zip(kinds, names, strict=True)
+            }
             try:
-                model = self.build_model(**(others | settings))
+                model = self.build_model(**(other_components | settings))
             except ConfigError as error:
-                yield others, error
+                yield other_components, error
             else:
                 covered_pairs |= pairs
-                yield others, model
+                yield other_components, model
 
     def timing_specs(self) -> list[dict[str, Any]]:
         """Return all timings, or only the one under test."""
         return [self.spec] if self.kind == "timing" else [small_spec("timing", name) for name in available("timing")]
 
 
-def small_spec(kind: str, name: str, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def small_spec(kind: str, name: str, given_options: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the spec of a component with the given options, and with a short window if it has that option.
 
     A given window is kept.  If a timing covers the past and with the short window it would not, because of its other
     lengths, such as a delay, then all lengths are divided by the same number.
     """
-    spec = {"name": name, **(given or {})}
+    spec = {"name": name, **(given_options or {})}
     if "window" not in options(kind, name) or "window" in spec:
         return spec
     short = spec | {"window": SMALL_WINDOW}

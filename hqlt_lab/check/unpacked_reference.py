@@ -65,11 +65,15 @@ def assert_same_states(prefix: str, model: SequenceModel, state: State, expected
         for memory, actual, expected in zip(model.layer_memories, row_state, expected_state or row_state, strict=True):
             if len(flatten_tensors(actual)) != len(flatten_tensors(expected)):
                 raise CheckFailed(f"{prefix}the state of row {row} has different fields.")
-            for got, want in zip(flatten_tensors(actual), flatten_tensors(expected), strict=True):
+            for actual_field, expected_field in zip(flatten_tensors(actual), flatten_tensors(expected), strict=True):
                 has_full_cache = memory is not None and memory.kv_cache_capacity is None
-                if has_full_cache and want.dim() > 2:  # padded to the longest row of the batch
-                    want = take_last(want, got.shape[2]) if want.shape[2] <= got.shape[2] else want
-                assert_close(f"{prefix}the state of row {row}", got, want if expected_state else torch.zeros_like(got))
+                if has_full_cache and expected_field.dim() > 2:  # padded to the longest row of the batch
+                    length = actual_field.shape[2]
+                    expected_field = (
+                        take_last(expected_field, length) if expected_field.shape[2] <= length else expected_field
+                    )
+                expected_field = expected_field if expected_state else torch.zeros_like(actual_field)
+                assert_close(f"{prefix}the state of row {row}", actual_field, expected_field)
 
 
 def assert_matches_separate_documents(

@@ -31,7 +31,7 @@ LOG_OPTIONS = ("-v", "--verbose", "-q", "--quiet")
 
 def move_global_options_first(arguments: Sequence[str]) -> list[str]:
     """Move the options of `hqlt` itself before the command, because they are accepted behind the command too."""
-    global_options, others, remaining = list[str](), list[str](), list(arguments)
+    global_options, other_arguments, remaining = list[str](), list[str](), list(arguments)
     while remaining and remaining[0] != "--":
         argument = remaining.pop(0)
         if argument == "--with":
@@ -40,5 +40,5 @@ def move_global_options_first(arguments: Sequence[str]) -> list[str]:
             global_options += [argument, remaining.pop(0)]
         else:
             is_global = argument.startswith("--with=") or argument in LOG_OPTIONS
-            (global_options if is_global else others).append(argument)
-    return [*global_options, *others, *remaining]
+            (global_options if is_global else other_arguments).append(argument)
+    return [*global_options, *other_arguments, *remaining]

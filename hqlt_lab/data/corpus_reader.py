@@ -119,8 +119,10 @@ class Corpus:
         A character that is cut at either end counts by its visible pieces, which may be off by up to two bytes.
         """
         texts = self._decode_documents(tokens)
-        pieces = [text.strip(REPLACEMENT_CHARACTER) for text in texts]
-        return sum(len(piece.encode()) + len(text) - len(piece) for text, piece in zip(texts, pieces, strict=True))
+        visible_texts = [text.strip(REPLACEMENT_CHARACTER) for text in texts]
+        return sum(
+            len(visible.encode()) + len(text) - len(visible) for text, visible in zip(texts, visible_texts, strict=True)
+        )
 
     def _decode_documents(self, tokens: NDArray[Any]) -> list[str]:
         """Decode the text before the first separator and after each separator."""

@@ -119,7 +119,7 @@ def run_one_task(
 ) -> TaskResult:
     """Run one task, save its result and return it."""
     from hqlt_lab.evaluation.lm_eval_model import LmEvalModel
-    from hqlt_lab.evaluation.lm_eval_single_task import evaluate_task
+    from hqlt_lab.evaluation.run_lm_eval_task import evaluate_task
     from hqlt_lab.model.analysis.lesions import lesion
 
     text_model, name = lazy_model.text_model, task_request.task

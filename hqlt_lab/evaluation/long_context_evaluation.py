@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from hqlt_lab.errors import ConfigError
 from hqlt_lab.evaluation.decoding_cost import measure_decoding_cost
-from hqlt_lab.evaluation.needle import MAX_PAIRS, Haystack, needle_accuracy
+from hqlt_lab.evaluation.needle_in_haystack import MAX_PAIRS, Haystack, needle_accuracy
 from hqlt_lab.model.sequence_model import SequenceModel
 from hqlt_lab.rundir.evaluations import LongContextCurve
 from hqlt_lab.tasks._base import Task

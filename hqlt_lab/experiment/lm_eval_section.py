@@ -143,8 +143,8 @@ def order_columns(metrics: Iterable[str], names: Sequence[str] = tuple(TASK_SETS
     titles: dict[str, str] = {}
     for task_set in (task_set for task_set in TASK_SETS if task_set in names):
         titles |= {column.name: column.title for column in TASK_SETS[task_set]} | {average_metric(task_set): "Avg."}
-    rest = {metric: metric.removeprefix("eval/") for metric in available if metric not in titles}
-    return {metric: title for metric, title in (titles | rest).items() if metric in available}
+    untitled = {metric: metric.removeprefix("eval/") for metric in available if metric not in titles}
+    return {metric: title for metric, title in (titles | untitled).items() if metric in available}
 
 
 def average_metric(task_set: str) -> str:

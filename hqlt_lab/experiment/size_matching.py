@@ -96,9 +96,11 @@ def alternative_hint(match: MatchConfig) -> str:
 def flatten_changes(changes: Any) -> dict[str, Any]:
     """Return changes as {path: value}, with a `model` section replaced by the paths of its settings."""
     changes = changes if isinstance(changes, Mapping) else {}
-    rest = {path: value for path, value in changes.items() if path != "model"}
+    other_changes = {path: value for path, value in changes.items() if path != "model"}
     model = changes.get("model")
-    return rest | ({f"model.{key}": value for key, value in model.items()} if isinstance(model, Mapping) else {})
+    return other_changes | (
+        {f"model.{key}": value for key, value in model.items()} if isinstance(model, Mapping) else {}
+    )
 
 
 class SizedValue(NamedTuple):

@@ -7,5 +7,5 @@ prefill_decode       tokenize and prefill prompts, and compute one decoding step
 detokenizer          decode tokens to text incrementally
 batch_decoder        decode the rows of a batch, token by token
 text_generation      generate a text for each prompt, or stream it
-generate_reference   reference implementation that reads the whole sequence again for every token
+uncached_reference   reference implementation that reads the whole sequence again for every token
 """

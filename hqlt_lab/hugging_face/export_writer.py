@@ -97,7 +97,9 @@ def check_destination(folder: Path) -> None:
 def write_folder_atomically(folder: Path) -> Iterator[Path]:
     """Yield a temporary folder that is renamed at the end, replacing an older export."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    temp_folder, old = (folder.with_name(f".{folder.name}.{os.getpid()}.{suffix}") for suffix in ("writing", "old"))
+    temp_folder, replaced_folder = (
+        folder.with_name(f".{folder.name}.{os.getpid()}.{suffix}") for suffix in ("writing", "old")
+    )
     shutil.rmtree(temp_folder, ignore_errors=True)
     temp_folder.mkdir()
     try:
@@ -105,9 +107,9 @@ def write_folder_atomically(folder: Path) -> Iterator[Path]:
         for file in temp_folder.rglob("*"):
             fsync_path(file)
         if folder.exists():
-            os.rename(folder, old)
+            os.rename(folder, replaced_folder)
         os.rename(temp_folder, folder)
         fsync_path(folder.parent)
     finally:
         shutil.rmtree(temp_folder, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
+        shutil.rmtree(replaced_folder, ignore_errors=True)

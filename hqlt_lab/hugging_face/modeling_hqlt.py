@@ -177,10 +177,10 @@ def mask_trailing_padding(prompt: Tensor, pad: Any, eos: Any, num_cached: int) -
 
 def move_to_front(values: Tensor, num_trailing: Tensor, num_new: int) -> Tensor:
     """Move the last `num_trailing` [B] values of each row of [B, T, ...] to the front of its last `num_new` values."""
-    earlier, new = values[:, :-num_new], values[:, -num_new:]
-    index = torch.arange(new.shape[1], device=values.device) - num_trailing.to(values.device)[:, None]
-    rows = torch.arange(len(new), device=values.device)[:, None]
-    return torch.cat([earlier, new[rows, index % new.shape[1]]], 1)
+    earlier_values, new_values = values[:, :-num_new], values[:, -num_new:]
+    index = torch.arange(new_values.shape[1], device=values.device) - num_trailing.to(values.device)[:, None]
+    rows = torch.arange(len(new_values), device=values.device)[:, None]
+    return torch.cat([earlier_values, new_values[rows, index % new_values.shape[1]]], 1)
 
 
 def layout_from_mask(attention_mask: Tensor | None, x: Tensor) -> Layout | None:

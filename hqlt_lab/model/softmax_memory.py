@@ -132,10 +132,10 @@ def next_sinks(
         if u is None:
             return None
         shape = (len(u), 1, sinks, *[1] * (u.dim() - 3))
-        taken = gather_tokens(u[:, :, -length:], index.clamp(0, length - 1))
+        sink_values = gather_tokens(u[:, :, -length:], index.clamp(0, length - 1))
         if past_u is not None:
-            taken = past_u.where(is_past.view(shape), taken)
-        return taken.masked_fill(is_missing.view(shape), 0.0)
+            sink_values = past_u.where(is_past.view(shape), sink_values)
+        return sink_values.masked_fill(is_missing.view(shape), 0.0)
 
     past_fields = past or (None, None, None, None)
     k, v, features, decay = (take(u, past_u) for u, past_u in zip(tokens, past_fields, strict=True))

@@ -5,7 +5,7 @@
     precision          autocast and float32 helpers
     dispatch           backend selection, and `linear_scan`, which runs a linear rule on the selected backend
     flops              FLOPs of the operators, counted from shapes
-    op_context         the type of the context object in the autograd formulas of custom operators
+    autograd_context   the type of the context object in the autograd formulas of custom operators
     scan/              scans of the fast weights: step-by-step reference, chunk-parallel scan, fla's kernels
     attention/         softmax attention under a schedule: dense reference, blocks and bands, flash-attn, flex_attention
     fused/             memory-saving operators: gated MLP and cross-entropy

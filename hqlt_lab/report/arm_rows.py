@@ -25,9 +25,9 @@ from hqlt_lab.report.stats.row_differences import attach_differences
 from hqlt_lab.report.stats.summary import Summary, summarize_seeds
 from hqlt_lab.rundir.cell_state import SETTLED_STATES
 from hqlt_lab.stats.baseline_differences import Difference, find_baselines
-from hqlt_lab.stats.looks import LookSchedule
 from hqlt_lab.stats.metric_scale import accuracy_resolution, metric_resolution
 from hqlt_lab.stats.proportion_intervals import PercentRange, percent_ranges
+from hqlt_lab.stats.sequential_testing import LookSchedule
 from hqlt_lab.study.ledger.cell_record import CellRecord, group_by_point
 from hqlt_lab.study.plan.select_point import select_point
 

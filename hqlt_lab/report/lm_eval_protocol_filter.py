@@ -50,7 +50,7 @@ def describe_mixed_protocols(records: Sequence[CellRecord], metrics: Sequence[st
     chosen, warnings = majority_protocols(records), []
     for metric in (metric for metric in metrics if metric in chosen):
         arms = dict.fromkeys(record.arm for record in records if metric in metrics_of_other_protocol(record, chosen))
-        others = dict.fromkeys(
+        other_protocols = dict.fromkeys(
             format_protocols(record.protocols[metric])
             for record in records
             if metric in metrics_of_other_protocol(record, chosen)
@@ -58,7 +58,7 @@ def describe_mixed_protocols(records: Sequence[CellRecord], metrics: Sequence[st
         if arms:
             warnings.append(
                 f"{metric}: {join_names(list(arms), 6)} omitted, because the lm-eval protocol "
-                f"({join_names(list(others), 2)}) differs from that of the other arms "
+                f"({join_names(list(other_protocols), 2)}) differs from that of the other arms "
                 f"({format_protocols(chosen[metric])}). `hqlt lm-eval` evaluates again."
             )
     return warnings

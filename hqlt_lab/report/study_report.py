@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import rich.table
     from matplotlib.figure import Figure
 
-    from hqlt_lab.report.figures.draw import FigureSet
+    from hqlt_lab.report.figures.draw_figures import FigureSet
 
 UNKNOWN_REPRODUCTION = Reproduction()
 
@@ -60,8 +60,8 @@ class Report:
     @property
     def seeds(self) -> list[int]:
         """The reported seeds; if seeds are added until all comparisons are decided, those that any arm has."""
-        used = {record.seed for row in self.rows for record in row.records}
-        return [seed for seed in self.experiment.final_seeds if not self.experiment.looks or seed in used]
+        trained_seeds = {record.seed for row in self.rows for record in row.records}
+        return [seed for seed in self.experiment.final_seeds if not self.experiment.looks or seed in trained_seeds]
 
     def build_table(self) -> Table:
         return build_results_table(self.experiment, self.rows)
@@ -107,7 +107,7 @@ class Report:
     @cached_property
     def figure_set(self) -> "FigureSet":
         """All figures, and error messages of those that failed. Drawing takes some seconds; the result is cached."""
-        from hqlt_lab.report.figures.draw import draw_figures
+        from hqlt_lab.report.figures.draw_figures import draw_figures
 
         return draw_figures(self.experiment, self.rows)
 

@@ -105,13 +105,19 @@ def lock_wait_message(folder: Path) -> str:
 
 def ensure_same_cell(folder: Path, stored: Mapping[str, Any], current: Mapping[str, Any]) -> None:
     """Raise TrainingError if two stored cells differ in a setting that can change the result."""
-    before, now = (
+    stored_settings, current_settings = (
         dict(flatten_paths(settings_of_folder(stored))),
         dict(flatten_paths(settings_of_folder(current))),
     )
-    paths = [path for path in sorted({*before, *now}) if before.get(path) != now.get(path)]
+    paths = [
+        path
+        for path in sorted({*stored_settings, *current_settings})
+        if stored_settings.get(path) != current_settings.get(path)
+    ]
     if paths:
-        differences = "; ".join(f"{path} is {before.get(path)!r} instead of {now.get(path)!r}" for path in paths[:3])
+        differences = "; ".join(
+            f"{path} is {stored_settings.get(path)!r} instead of {current_settings.get(path)!r}" for path in paths[:3]
+        )
         raise TrainingError(
             f"{folder}: the folder contains the run of another cell ({differences}). Use another folder."
         )

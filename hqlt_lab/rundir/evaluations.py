@@ -59,8 +59,10 @@ def write_evaluation(folder: Path, split: str, lesion: str | None, metrics: dict
     """Add an evaluation to evaluations.json; it replaces an earlier one of the same split and lesion."""
     added = Evaluation(split, lesion, time.time_ns() // 1_000_000, metrics)
     with locked_update(folder / EVALUATIONS_FILE):
-        others = [other for other in list_evaluations(folder) if (other.split, other.lesion) != (split, lesion)]
-        rows = [evaluation._asdict() for evaluation in [*others, added]]
+        other_evaluations = [
+            other for other in list_evaluations(folder) if (other.split, other.lesion) != (split, lesion)
+        ]
+        rows = [evaluation._asdict() for evaluation in [*other_evaluations, added]]
         write_atomic(folder / EVALUATIONS_FILE, json.dumps(rows, indent=1) + "\n")
 
 

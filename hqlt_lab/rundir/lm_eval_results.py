@@ -109,12 +109,12 @@ def read_task_results(folder: Path) -> list[TaskResult]:
 def add_task_result(folder: Path, result: TaskResult) -> None:
     """Add a result to harness.json; it replaces an earlier one of the same request."""
     with locked_update(folder / LM_EVAL_FILE):
-        others = [
+        other_results = [
             other
             for other in read_task_results(folder)
             if not other.matches_request(result.task, result.lesion, result.protocol)
         ]
-        records = [asdict(task_result) for task_result in [*others, result]]
+        records = [asdict(task_result) for task_result in [*other_results, result]]
         write_atomic(folder / LM_EVAL_FILE, json.dumps(records, indent=1) + "\n")
 
 

@@ -40,10 +40,10 @@ class MetricsWriter:
 
     def write_row(self, step: int, metrics: Mapping[str, float]) -> None:
         """Append the metrics of a step, without those whose value at that step is already in the file."""
-        new = {name: float(value) for name, value in metrics.items() if step > self.last_steps.get(name, -1)}
-        if new:
-            append_line(self.file, {"step": step, "time": time.time_ns() // 1_000_000, "metrics": new})
-            self.last_steps |= dict.fromkeys(new, step)
+        new_metrics = {name: float(value) for name, value in metrics.items() if step > self.last_steps.get(name, -1)}
+        if new_metrics:
+            append_line(self.file, {"step": step, "time": time.time_ns() // 1_000_000, "metrics": new_metrics})
+            self.last_steps |= dict.fromkeys(new_metrics, step)
 
     def close(self) -> None:
         self.file.close()

@@ -6,5 +6,5 @@ proportion_intervals   intervals of percentages over test examples, exact or cli
 exact_tests            permutation tests of pairs and of two samples, Fisher's exact test, bound on solved fractions
 two_group_outcomes     outcomes that are either solved or not: detection and exact test
 baseline_differences   each arm minus its baseline, paired by seed, with a verdict
-looks                  verdicts at several looks, at which seeds are added until a comparison is decided
+sequential_testing     verdicts at several looks, at which seeds are added until a comparison is decided
 """

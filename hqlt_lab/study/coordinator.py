@@ -35,8 +35,8 @@ from hqlt_lab.study.ledger.attempt_history import Attempt
 from hqlt_lab.study.ledger.cell_record import CellRecord, CellRef
 from hqlt_lab.study.ledger.postgres import ClaimLost
 from hqlt_lab.study.peer_monitor import PeerMonitor
-from hqlt_lab.study.plan.look_record import describe_looks, write_looks
 from hqlt_lab.study.plan.search_space import point_from_params
+from hqlt_lab.study.plan.sequential_testing_record import describe_looks, write_looks
 from hqlt_lab.study.plan.study_plan import StudyPlan
 from hqlt_lab.study.study_callback import StudyCallback
 from hqlt_lab.track.provenance import cell_code_hashes

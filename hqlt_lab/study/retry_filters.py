@@ -28,15 +28,15 @@ def list_retry_filters(records: Sequence[CellRecord]) -> list[str]:
     unsuccessful = [cell for cell, state in zip(labels, states, strict=True) if state in UNSUCCESSFUL_STATES]
     if not unsuccessful:
         return []
-    others = [cell for cell, state in zip(labels, states, strict=True) if state not in UNSUCCESSFUL_STATES]
+    other_cells = [cell for cell, state in zip(labels, states, strict=True) if state not in UNSUCCESSFUL_STATES]
     combined = format_filter(unsuccessful, labels)
-    if is_exact(combined, unsuccessful, others):
+    if is_exact(combined, unsuccessful, other_cells):
         return [combined]
     groups: dict[tuple[Any, ...], list[Labels]] = {}
     for cell in unsuccessful:
         groups.setdefault(tuple(item for item in cell.items() if item[0] != "seed"), []).append(cell)
     filters = [(format_filter(group, labels), group) for group in groups.values()]
-    return [cell_filter for cell_filter, group in filters if is_exact(cell_filter, group, others)]
+    return [cell_filter for cell_filter, group in filters if is_exact(cell_filter, group, other_cells)]
 
 
 def short_labels(record: CellRecord) -> Labels:
@@ -56,11 +56,11 @@ def format_filter(selected: Sequence[Labels], cells: Sequence[Labels]) -> str:
     return ",".join(conditions)
 
 
-def is_exact(cell_filter: str, selected: Sequence[Labels], others: Sequence[Labels]) -> bool:
+def is_exact(cell_filter: str, selected: Sequence[Labels], other_cells: Sequence[Labels]) -> bool:
     """Return whether a filter selects all of the selected cells and none of the others."""
     if not cell_filter:
-        return not others
+        return not other_cells
     conditions = parse_filters([cell_filter])
     return all(matches_filters(cell, conditions) for cell in selected) and not any(
-        matches_filters(cell, conditions) for cell in others
+        matches_filters(cell, conditions) for cell in other_cells
     )

@@ -25,7 +25,7 @@ from hqlt_lab.study.experiment_file_record import open_study
 from hqlt_lab.study.ledger.attempt_history import AttemptHistory
 from hqlt_lab.study.ledger.cell_record import CellRecord, CellRef, CellStates, count_unsuccessful
 from hqlt_lab.study.ledger.study_store import StudyStore
-from hqlt_lab.study.plan.look_record import apply_recorded_looks, write_looks
+from hqlt_lab.study.plan.sequential_testing_record import apply_recorded_looks, write_looks
 from hqlt_lab.study.plan.study_plan import StudyPlan
 from hqlt_lab.study.study_callback import StudyCallback
 from hqlt_lab.track.study_description import CellInfo
@@ -101,10 +101,10 @@ def supersede_cells(plan: StudyPlan, cell_filter: Callable[[CellRef], bool]) -> 
 
     Raise StoreError if other workers are running.
     """
-    if others := plan.store.other_workers():
+    if other_workers := plan.store.other_workers():
         raise StoreError(
-            f"{plan.store.folder}: other processes are running this study ({'; '.join(others)}). Stop them before you "
-            "mark cells as superseded."
+            f"{plan.store.folder}: other processes are running this study ({'; '.join(other_workers)}). Stop them "
+            "before you mark cells as superseded."
         )
     records = [plan.cell_record(cell_ref) for cell_ref in plan.list_cells() if cell_filter(cell_ref)]
     attempted = [record for record in records if record.attempts]

@@ -9,7 +9,7 @@ Every row of a split is as wide as its longest example, padded on the right with
 defines `alphabet`, `chance_level`, `count_inputs` and `write_examples`.
 
 `rows` makes the training set finite, `order` sets how its epochs are read (`_training_set`).  `segments` are parts of
-the training set with options of their own, `test_slices` parts of valid and test (`_task_parts`):
+the training set with options of their own, `test_slices` parts of valid and test (`_task_variants`):
 
     segments: [{rows: 100000, pairs: 4}, {rows: 20000, pairs: 16, train_length: [256, 256]}]
     test_slices: [{pairs: 4}, {pairs: 64, test_length: [256, 256]}]        eval_size rows in all, equally many each
@@ -51,14 +51,14 @@ from hqlt_lab.tasks._length_scoring import (
 )
 from hqlt_lab.tasks._macro_accuracy import count_macro
 from hqlt_lab.tasks._shortcut_accuracy import normalize_accuracies
-from hqlt_lab.tasks._task_parts import (
-    TaskPart,
-    find_part_issues,
+from hqlt_lab.tasks._task_variants import (
+    TaskVariant,
     find_stage,
+    find_variant_issues,
     make_segments,
     make_stages,
     make_test_slices,
-    split_by_part,
+    split_by_variant,
     split_evenly,
 )
 from hqlt_lab.tasks._training_set import RowOrder, TrainingSet
@@ -161,7 +161,7 @@ class GeneratedTask(Task):
         if self.stages is not None and (self.rows is not None or self.segments is not None):
             message = "a finite training set has no stages."
             issues.append(ConfigIssue("stages", "stages_of_finite_set", message, "Leave out rows and segments."))
-        return issues or find_part_issues(self)
+        return issues or find_variant_issues(self)
 
     def _find_length_issues(self) -> list[ConfigIssue]:
         ranges = {name: getattr(self, name) for name in ("train_length", "test_length", "valid_length")}
@@ -182,21 +182,21 @@ class GeneratedTask(Task):
         ranges_by_split = {
             split: [self.split_range(split, *sizes)] for split, sizes in self._requested_ranges().items()
         }
-        for split, parts in self.parts.items():
-            ranges_by_split[split] = [part.task.length_ranges[split] for part in parts]
+        for split, variants in self.variants.items():
+            ranges_by_split[split] = [variant.task.length_ranges[split] for variant in variants]
         return {
             split: (min(low for low, _ in ranges), max(high for _, high in ranges))
             for split, ranges in ranges_by_split.items()
         }
 
     @cached_property
-    def parts(self) -> Mapping[Split, Sequence[TaskPart]]:
-        """The parts of each split that has some: segments or stages of train and short, slices of valid and test."""
+    def variants(self) -> Mapping[Split, Sequence[TaskVariant]]:
+        """The variants of each split that has some: segments or stages of train and short, slices of valid and test."""
         segments, slices = make_segments(self), make_test_slices(self)
         stages = split_evenly(make_stages(self), self.eval_size)
-        parts: dict[Split, Sequence[TaskPart]] = {"train": stages, "short": stages} if stages else {}
-        parts |= {"train": segments, "short": split_evenly(segments, self.eval_size)} if segments else {}
-        return parts | ({"valid": slices, "test": slices} if slices else {})
+        variants: dict[Split, Sequence[TaskVariant]] = {"train": stages, "short": stages} if stages else {}
+        variants |= {"train": segments, "short": split_evenly(segments, self.eval_size)} if segments else {}
+        return variants | ({"valid": slices, "test": slices} if slices else {})
 
     def make_training_set(self, seed: int) -> TrainingSet | None:
         """Return the finite training set of a run's seed; None: each row is new."""
@@ -216,7 +216,7 @@ class GeneratedTask(Task):
         if self.stages:
             rows_per_rank = batch_size // world_size
             first_row = step * batch_size + rank * rows_per_rank
-            stage = self.parts["train"][find_stage(self.stages, step)]
+            stage = self.variants["train"][find_stage(self.stages, step)]
             numbers = np.arange(first_row, first_row + rows_per_rank)
             return to_batch(stage.task.generate_rows("train", seed, numbers, stage.stream))
         training_set = self.make_training_set(seed)
@@ -225,14 +225,14 @@ class GeneratedTask(Task):
         segment, numbers = training_set.select_rows(step, batch_size)
         first, end = (len(numbers) * index // world_size for index in (rank, rank + 1))
         task, suffix = self, ""
-        if parts := self.parts.get("train"):
-            task, suffix = parts[segment].task, parts[segment].stream
+        if variants := self.variants.get("train"):
+            task, suffix = variants[segment].task, variants[segment].stream
         return to_batch(task.generate_rows("train", seed, numbers[first:end], suffix))
 
     def slices(self, split: Split) -> Sequence[EvalSlice]:
-        parts = self.parts.get(split, ()) if split in ("valid", "test") else ()
-        starts = accumulate((part.rows for part in parts), initial=0)
-        return [EvalSlice(part.name, start, part.rows) for part, start in zip(parts, starts, strict=False)]
+        variants = self.variants.get(split, ()) if split in ("valid", "test") else ()
+        starts = accumulate((variant.rows for variant in variants), initial=0)
+        return [EvalSlice(variant.name, start, variant.rows) for variant, start in zip(variants, starts, strict=False)]
 
     def _requested_ranges(self) -> dict[str, tuple[int, int]]:
         valid = self.valid_length or self.test_length
@@ -246,18 +246,18 @@ class GeneratedTask(Task):
 
     def generate_arrays(self, split: Split, seed: int, first: int, count: int) -> ExampleArrays:
         """Return examples first .. first + count - 1 as numpy arrays, without importing torch."""
-        numbers, parts = np.arange(first, first + count), self.parts.get(split, ())
-        if not parts:
+        numbers, variants = np.arange(first, first + count), self.variants.get(split, ())
+        if not variants:
             numbers = numbers % self.rows if split == "train" and self.rows else numbers
             return self.generate_rows(split, seed, numbers)
         arrays = [
-            part.task.generate_rows(split, seed, part_numbers, part.stream)
-            for part, part_numbers in split_by_part(parts, numbers)
+            variant.task.generate_rows(split, seed, variant_numbers, variant.stream)
+            for variant, variant_numbers in split_by_variant(variants, numbers)
         ]
         return join_arrays(arrays, self.sequence_length(split))
 
     def generate_rows(self, split: Split, seed: int, numbers: IntArray, stream_suffix: str = "") -> ExampleArrays:
-        """Return the examples with these numbers, for a task without parts."""
+        """Return the examples with these numbers, for a task without variants."""
         rng, width = self._make_rng(split, seed, numbers, stream_suffix), self.sequence_length(split)
         sizes = self.draw_sizes(rng, *self._requested_ranges()[split])
         tokens, labels = self.write_examples(rng, sizes, width)
@@ -285,7 +285,7 @@ class GeneratedTask(Task):
         An input of size s is missing from n_s training examples of that size with probability exp(-n_s / N_s), where
         N_s is the number of different inputs. This assumes that they are equally likely and that N_s grows with s.
         """
-        if self.parts:
+        if self.variants:
             return None
         train_examples = min(train_examples, self.rows or train_examples)
         num_draws = min(train_examples, MAX_SIZE_DRAWS)
@@ -344,7 +344,7 @@ class GeneratedTask(Task):
         chance = {"accuracy": self.chance_level, "normalized_accuracy": 0.0}
         if self.test_slices:
             chance["example_accuracy"] = self.chance_level
-            chance |= {f"accuracy/{part.name}": self.chance_level for part in self.slices("test")}
+            chance |= {f"accuracy/{test_slice.name}": self.chance_level for test_slice in self.slices("test")}
         return chance
 
     @property
@@ -354,23 +354,23 @@ class GeneratedTask(Task):
 
     @property
     def shortcut_scores(self) -> Mapping[str, Mapping[str, float]]:
-        if slices := self.parts.get("test"):
-            return {f"accuracy/{part.name}": part.task.shortcut_accuracies for part in slices}
+        if slices := self.variants.get("test"):
+            return {f"accuracy/{variant.name}": variant.task.shortcut_accuracies for variant in slices}
         return normalize_accuracies(self.shortcut_accuracies, self.chance_level)
 
     @property
     def metric_names(self) -> list[str]:
-        slices = [part.name for part in self.slices("test")]
-        parts = slices or [bucket_name(bucket) for bucket in length_buckets(self.length_ranges)]
-        names = ["accuracy", "normalized_accuracy", *(f"accuracy/{part}" for part in parts)]
+        slice_names = [test_slice.name for test_slice in self.slices("test")]
+        group_names = slice_names or [bucket_name(bucket) for bucket in length_buckets(self.length_ranges)]
+        names = ["accuracy", "normalized_accuracy", *(f"accuracy/{group}" for group in group_names)]
         if self.has_sequence_accuracy:
-            suffixes = ["", *(f"/up_to_{end}" for end in self.prefix_lengths), *(f"/{part}" for part in slices)]
+            suffixes = ["", *(f"/up_to_{end}" for end in self.prefix_lengths), *(f"/{name}" for name in slice_names)]
             names += [f"sequence_accuracy{suffix}" for suffix in suffixes]
         names += ["macro_accuracy"] if self.has_macro_accuracy else []
-        return [*names, "example_accuracy"] if slices else names
+        return [*names, "example_accuracy"] if slice_names else names
 
     def extrapolation_tests(self, max_factor: int) -> list[ExtrapolationTest]:
-        if self.parts:
+        if self.variants:
             return []
         longest = self.train_length[1]
         sizes = [longest * factor for factor in geometric_range(max_factor)]
@@ -393,14 +393,17 @@ def to_batch(arrays: ExampleArrays) -> Batch:
 
 
 def join_arrays(arrays: Sequence[ExampleArrays], width: int) -> ExampleArrays:
-    """Join examples of parts whose rows may differ in width."""
-    paddings = [((0, 0), (0, width - part.tokens.shape[1])) for part in arrays]
+    """Join examples of variants whose rows may differ in width."""
+    paddings = [((0, 0), (0, width - examples.tokens.shape[1])) for examples in arrays]
     return ExampleArrays(
-        np.concatenate([np.pad(part.tokens, padding) for part, padding in zip(arrays, paddings, strict=True)]),
+        np.concatenate([np.pad(examples.tokens, padding) for examples, padding in zip(arrays, paddings, strict=True)]),
         np.concatenate(
-            [np.pad(part.labels, padding, constant_values=-1) for part, padding in zip(arrays, paddings, strict=True)]
+            [
+                np.pad(examples.labels, padding, constant_values=-1)
+                for examples, padding in zip(arrays, paddings, strict=True)
+            ]
         ),
-        np.concatenate([part.lengths for part in arrays]),
+        np.concatenate([examples.lengths for examples in arrays]),
     )
 
 

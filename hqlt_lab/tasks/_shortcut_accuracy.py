@@ -17,18 +17,18 @@ def expected_top_share(draws: int, values: int) -> float:
     times is draws! times a coefficient of (sum over i <= m of x^i / i!)^values.
     """
     total, expected = values**draws, 0.0
-    for most in range(draws):
+    for max_count in range(draws):
         # probability that the most frequent value occurs more than `most` times
-        expected += 1 - count_bounded_sequences(draws, values, most) / total
+        expected += 1 - count_bounded_sequences(draws, values, max_count) / total
     return expected / draws
 
 
-def count_bounded_sequences(draws: int, values: int, most: int) -> int:
+def count_bounded_sequences(draws: int, values: int, max_count: int) -> int:
     """Return the number of sequences in which none of the values occurs more than `most` times."""
     counts = [1] + [0] * draws  # number of sequences of each length with the values so far
     for _ in range(values):
         counts = [
-            sum(comb(length, used) * counts[length - used] for used in range(min(most, length) + 1))
+            sum(comb(length, count) * counts[length - count] for count in range(min(max_count, length) + 1))
             for length in range(draws + 1)
         ]
     return counts[draws]

@@ -23,9 +23,9 @@ from hqlt_lab.train.distributed.fsdp import Fsdp2Strategy, shard_model
 from hqlt_lab.train.distributed.process_group import all_reduce_sum, get_rank, get_world_size
 from hqlt_lab.train.divergence import clip_gradients, compute_gradient_norm, raise_if_not_finite
 from hqlt_lab.train.interrupt import StopSignalHandler
-from hqlt_lab.train.memory_training import drop_frozen_gradients, set_training_step
 from hqlt_lab.train.micro_batches import MicroBatch, MicroBatches
 from hqlt_lab.train.optim import build_adamw, lr_factor
+from hqlt_lab.train.per_memory_training import drop_frozen_gradients, set_training_step
 from hqlt_lab.train.scoring import total_loss
 from hqlt_lab.train.trainer_state import TrainerState
 

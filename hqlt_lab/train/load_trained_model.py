@@ -22,7 +22,7 @@ from hqlt_lab.train.checkpoints.checkpoint_files import (
     read_checkpoint,
 )
 from hqlt_lab.train.fit import build_model
-from hqlt_lab.train.memory_training import set_evaluation_step
+from hqlt_lab.train.per_memory_training import set_evaluation_step
 from hqlt_lab.train.rl.sac_trainer import build_agent
 
 

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from torch.optim import AdamW
 
 from hqlt_lab.experiment.run_settings import TrainConfig
-from hqlt_lab.train.memory_training import lr_scales
+from hqlt_lab.train.per_memory_training import lr_scales
 
 
 def build_adamw(model: nn.Module, train: TrainConfig) -> AdamW:

@@ -37,8 +37,8 @@ from hqlt_lab.train.distributed.fsdp import gather_parameters
 from hqlt_lab.train.distributed.process_group import get_world_size
 from hqlt_lab.train.interrupt import stopped_after_saving
 from hqlt_lab.train.lightning_module import TrainingModule
-from hqlt_lab.train.memory_training import set_evaluation_step
 from hqlt_lab.train.micro_batches import MicroBatch
+from hqlt_lab.train.per_memory_training import set_evaluation_step
 from hqlt_lab.train.scoring import Score, score_model
 from hqlt_lab.train.trainer import compute_dtype
 from hqlt_lab.train.trainer_state import (

@@ -12,8 +12,8 @@ from hqlt_lab.api import load_experiment
 from hqlt_lab.api.trained_cells import require_reported_folders
 from hqlt_lab.cli.app import app
 from hqlt_lab.evaluation.lm_eval_model import LmEvalModel
-from hqlt_lab.evaluation.lm_eval_single_task import flatten_metrics, silence_lm_eval
 from hqlt_lab.evaluation.lm_eval_tasks import load_tasks
+from hqlt_lab.evaluation.run_lm_eval_task import flatten_metrics, silence_lm_eval
 from hqlt_lab.generation.sampling_options import Sampling
 from hqlt_lab.generation.text_generation import generate
 from hqlt_lab.generation.text_model import load_text_model

@@ -17,7 +17,7 @@ from hqlt_lab.evaluation.decoding_cost import (
     step_times,
 )
 from hqlt_lab.evaluation.long_context_evaluation import LongContextEval
-from hqlt_lab.evaluation.needle import MAX_PAIRS, Haystack, check_answers, needle_accuracy
+from hqlt_lab.evaluation.needle_in_haystack import MAX_PAIRS, Haystack, check_answers, needle_accuracy
 from hqlt_lab.model.sequence_model import build_model
 from hqlt_lab.registry import available, build, find_factory
 from hqlt_lab.rundir.evaluations import LongContextCurve, read_long_context_curves, write_long_context_curves

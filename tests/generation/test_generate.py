@@ -6,11 +6,11 @@ import torch
 import hqlt_lab as lab
 from hqlt_lab.errors import TrainingError
 from hqlt_lab.generation.batch_decoder import BatchDecoder
-from hqlt_lab.generation.generate_reference import generate_reference
 from hqlt_lab.generation.prefill_decode import prefill_prompts, tokenize_prompts
 from hqlt_lab.generation.sampling_options import Sampling
 from hqlt_lab.generation.text_generation import generate, stream_text
 from hqlt_lab.generation.text_model import load_text_model
+from hqlt_lab.generation.uncached_reference import generate_without_state
 from tests.generation.text_models import untrained_text_model
 from tests.issues import raises_issue
 
@@ -50,7 +50,7 @@ def test_generation_on_a_state_equals_the_reference_at_every_step(settings, opti
     model = untrained_text_model(**settings)
     tokens, logits = decode_with_logits(model, options)
     for row, prompt in enumerate(PROMPTS):
-        expected_tokens, expected_logits = generate_reference(model, prompt, options, row)
+        expected_tokens, expected_logits = generate_without_state(model, prompt, options, row)
         assert tokens[row] == expected_tokens
         torch.testing.assert_close(logits[row], expected_logits)
 

@@ -63,8 +63,8 @@ from hqlt_lab.registry.plugins import (
     load_declared_components,
     load_inherited_files,
 )
-from hqlt_lab.report.compare.compare_results import compare_targets
-from hqlt_lab.report.compare.load_compared import ComparedCell, ComparedStudy
+from hqlt_lab.report.compare.build_comparison import compare_targets
+from hqlt_lab.report.compare.comparison_targets import ComparedCell, ComparedStudy
 from hqlt_lab.study.executors.launch_context import LaunchContext
 from hqlt_lab.study.executors.ray_executor import connect_cluster, find_cluster, require_slots
 from hqlt_lab.study.executors.resources import MachineResources, gpu_fraction, max_concurrent_cells

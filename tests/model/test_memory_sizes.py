@@ -12,10 +12,10 @@ from hqlt_lab.model.analysis.component_sizes import ComponentSize, sizes
 from hqlt_lab.model.analysis.memory_probes import probe
 from hqlt_lab.model.analysis.roofline import roofline
 from hqlt_lab.model.config import ModelConfig
-from hqlt_lab.model.memory_size import MemorySize
+from hqlt_lab.model.memory_head_sizes import MemorySize
 from hqlt_lab.model.sequence_model import build_model
 from hqlt_lab.registry import available
-from hqlt_lab.train.memory_training import own_parameters
+from hqlt_lab.train.per_memory_training import own_parameters
 from tests.issues import raises_issue
 
 WIDTH, HEADS = 8, 2

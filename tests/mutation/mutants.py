@@ -213,7 +213,7 @@ ESCAPED_LATER = [
     ),
     Mutant(
         "the distance of a needle ignores later needles",
-        "hqlt_lab/evaluation/needle.py",
+        "hqlt_lab/evaluation/needle_in_haystack.py",
         "tokens_after = sum(map(len, needles[list(values).index(queried) + 1 :]))",
         "tokens_after = 0",
         ("tests/evaluation/test_long_context.py",),
@@ -1050,7 +1050,7 @@ MUTANTS = [
     ),
     Mutant(
         "an answer is correct if one token is",
-        "hqlt_lab/evaluation/needle.py",
+        "hqlt_lab/evaluation/needle_in_haystack.py",
         "| (labels < 0)).all(1)",
         "& (labels >= 0)).any(1)",
         ("tests/evaluation/test_long_context.py",),

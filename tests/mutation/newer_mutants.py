@@ -5,7 +5,7 @@ from tests.mutation._mutant import Mutant
 DIFFERENCES = "tests/report/test_differences.py"
 CHANNEL_SCAN, UPDATE_RULES = "tests/ops/test_channel_gate_scan.py", "tests/components/test_update_rules.py"
 SINKS = "tests/model/test_sinks_and_meta_tokens.py"
-MEMORY_TRAINING, TRAINING_SETS = "tests/train/test_memory_training.py", "tests/tasks/test_training_sets.py"
+MEMORY_TRAINING, TRAINING_SETS = "tests/train/test_per_memory_training.py", "tests/tasks/test_training_sets.py"
 PROTOCOL_TASKS, TASK_LABELS = "tests/tasks/test_protocol_tasks.py", "tests/tasks/test_reference_labels.py"
 
 IN_NEWER_PARTS = [
@@ -88,14 +88,14 @@ IN_NEWER_PARTS = [
     ),
     Mutant(
         "evaluation keeps the drawn window",
-        "hqlt_lab/train/memory_training.py",
+        "hqlt_lab/train/per_memory_training.py",
         "    if train.window_range is not None:\n        set_windows(model, None)\n",
         "",
         (MEMORY_TRAINING,),
     ),
     Mutant(
         "a memory starts one step late",
-        "hqlt_lab/train/memory_training.py",
+        "hqlt_lab/train/per_memory_training.py",
         "if step < train.memory(name).start_step",
         "if step <= train.memory(name).start_step",
         (MEMORY_TRAINING,),
@@ -109,7 +109,7 @@ IN_NEWER_PARTS = [
     ),
     Mutant(
         "the largest window is never drawn",
-        "hqlt_lab/train/memory_training.py",
+        "hqlt_lab/train/per_memory_training.py",
         "number % (window_range.high - window_range.low + 1)",
         "number % (window_range.high - window_range.low)",
         (MEMORY_TRAINING,),

@@ -72,7 +72,7 @@ IN_PROTOCOLS = [
     ),
     Mutant(
         "a stage begins one step late",
-        "hqlt_lab/tasks/_task_parts.py",
+        "hqlt_lab/tasks/_task_variants.py",
         "return sum(end <= step for end in ends)",
         "return sum(end < step for end in ends)",
         SETS,

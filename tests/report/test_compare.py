@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from scipy import stats
 
-from hqlt_lab.report.compare.compare_results import compare_targets
-from hqlt_lab.report.compare.load_compared import ComparedCell, study_from_file
+from hqlt_lab.report.compare.build_comparison import compare_targets
+from hqlt_lab.report.compare.comparison_targets import ComparedCell, study_from_file
 from hqlt_lab.report.compare.mean_difference import mean_difference
 from hqlt_lab.report.compare.published_differences import rounding_error
 from hqlt_lab.rundir.lm_eval_results import EvalProtocol

@@ -11,9 +11,9 @@ import pytest
 
 from hqlt_lab.report.arm_rows import build_rows
 from hqlt_lab.report.figures.cost_quality import cost_quality, pareto_front
-from hqlt_lab.report.figures.draw import draw_figures
+from hqlt_lab.report.figures.draw_figures import draw_figures
 from hqlt_lab.report.figures.drawn_arms import MAX_ARMS, DrawnArms
-from hqlt_lab.report.figures.forest import VERDICT_STYLES, forest
+from hqlt_lab.report.figures.forest_plot import VERDICT_STYLES, forest
 from hqlt_lab.report.figures.heat_map import heat_map
 from hqlt_lab.report.figures.learning_curves import learning_curves
 from hqlt_lab.report.figures.length_generalization import length_generalization

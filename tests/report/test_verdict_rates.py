@@ -14,7 +14,7 @@ from benchmarks.verdict_rates import (
     offset_arms,
 )
 from hqlt_lab.stats.intervals import ALPHA
-from hqlt_lab.stats.looks import spend_alpha
+from hqlt_lab.stats.sequential_testing import spend_alpha
 
 TABLES = 200
 

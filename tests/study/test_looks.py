@@ -12,7 +12,7 @@ from hqlt_lab.cli.terminal.study_progress import StudyProgress
 from hqlt_lab.errors import StoreError
 from hqlt_lab.report.study_report import Report
 from hqlt_lab.study.ledger.study_store import StudyStore
-from hqlt_lab.study.plan.look_record import LOOKS_FILE, describe_looks, read_looks, write_looks
+from hqlt_lab.study.plan.sequential_testing_record import LOOKS_FILE, describe_looks, read_looks, write_looks
 from hqlt_lab.study.run_study import open_plan
 from tests.issues import raises_issue
 

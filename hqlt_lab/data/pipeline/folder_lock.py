@@ -84,9 +84,11 @@ def read_previous_request(folder: Path, request_file: Path) -> dict[str, Any] | 
 
 def describe_differences(previous: dict[str, Any], current: dict[str, Any]) -> str:
     """Return a sentence for each setting that differs between two requests."""
-    old, new = ({**request["source"], **request["options"]} for request in (previous, current))
+    previous_settings, current_settings = (
+        {**request["source"], **request["options"]} for request in (previous, current)
+    )
     return " ".join(
-        f"{name} was {old.get(name)}, and is now {new.get(name)}."
-        for name in dict.fromkeys([*old, *new])
-        if old.get(name) != new.get(name)
+        f"{name} was {previous_settings.get(name)}, and is now {current_settings.get(name)}."
+        for name in dict.fromkeys([*previous_settings, *current_settings])
+        if previous_settings.get(name) != current_settings.get(name)
     )

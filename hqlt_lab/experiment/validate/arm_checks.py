@@ -32,7 +32,7 @@ from hqlt_lab.experiment.yaml.source_map import parent_paths
 from hqlt_lab.hashing import hash_json
 from hqlt_lab.model.config import COMPONENT_KINDS, PER_LAYER_SETTINGS, ModelConfig
 from hqlt_lab.model.layer_pattern import iter_layer_values
-from hqlt_lab.model.memory_size import equal_size
+from hqlt_lab.model.memory_head_sizes import equal_size
 from hqlt_lab.registry import build, find_factory, find_failing_component, parse_spec
 
 if TYPE_CHECKING:
@@ -362,13 +362,13 @@ class CompositionChecker:
 
     def find_duplicate(self, cell: Cell, arm: "Arm", point: Mapping[str, Any]) -> Issues:
         """Return an issue if another composition has the same cell key."""
-        other, other_point = self.compositions_by_key.setdefault(cell_key(cell), (arm, point))
-        if other is arm and other_point is point:
+        first_arm, first_point = self.compositions_by_key.setdefault(cell_key(cell), (arm, point))
+        if first_arm is arm and first_point is point:
             return []
-        points = [format_levels(composition_point) for composition_point in (other_point, point)]
+        points = [format_levels(composition_point) for composition_point in (first_point, point)]
         at_points = f" at {', '.join(points[0])} and at {', '.join(points[1])}" if point else ""
         message = f"these arms are identical{at_points}: no setting that affects the result differs."
-        arms = tuple(dict.fromkeys([other.title, arm.title]))
+        arms = tuple(dict.fromkeys([first_arm.title, arm.title]))
         return [ConfigIssue(arm.location, "identical_arms", message, arms=arms)]
 
 

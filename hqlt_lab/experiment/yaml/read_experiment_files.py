@@ -94,12 +94,12 @@ def read_config_file(file: Path, extending_files: tuple[Path, ...], source_map: 
     if "extends" not in config:
         source_map.add_file(file, text)
         return config
-    other = config.pop("extends")
+    base_name = config.pop("extends")
     # only YAML files: error messages quote the text, and must not show the content of arbitrary files
-    if not isinstance(other, str) or not other.endswith((".yaml", ".yml")):
-        message = f"the name of one YAML file is needed, got {other!r:.60}."
+    if not isinstance(base_name, str) or not base_name.endswith((".yaml", ".yml")):
+        message = f"the name of one YAML file is needed, got {base_name!r:.60}."
         raise ConfigError(ConfigIssue("extends", "not_a_yaml_file", message, source=str(file)))
-    base = read_config_file(file.parent / other, (*extending_files, file.resolve()), source_map)
+    base = read_config_file(file.parent / base_name, (*extending_files, file.resolve()), source_map)
     source_map.add_file(file, text)
     with issues_in_source(str(file)):
         return merge_into_base(base, config)
@@ -171,8 +171,8 @@ def suggest_file(file: Path) -> str:
 def merge_into_base(base: dict[str, Any], extension: dict[str, Any]) -> dict[str, Any]:
     """Merge an extension into its base: MERGED_SECTIONS are merged, all other sections replaced."""
     merged = {key: value for key, value in extension.items() if key in MERGED_SECTIONS and isinstance(value, Mapping)}
-    rest = {key: value for key, value in extension.items() if key not in merged}
-    return apply_changes(base, merged, MERGED_SECTIONS) | rest
+    replaced = {key: value for key, value in extension.items() if key not in merged}
+    return apply_changes(base, merged, MERGED_SECTIONS) | replaced
 
 
 def parse_value(value: str) -> Any:

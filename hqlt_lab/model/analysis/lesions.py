@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from hqlt_lab.errors import ConfigError, did_you_mean, format_names, join_sentences
-from hqlt_lab.model.analysis.inspection_contexts import force_eager, temporary_hooks, unwrap_compiled
+from hqlt_lab.model.analysis.context_managers import force_eager, temporary_hooks, unwrap_compiled
 
 MEMORIES = ("fw", "kv")
 

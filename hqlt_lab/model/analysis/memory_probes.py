@@ -35,7 +35,7 @@ from hqlt_lab.components.attention._base import Attention
 from hqlt_lab.components.mixers._base import has_contributions, has_weights
 from hqlt_lab.components.update_rules._base import UpdateRule
 from hqlt_lab.model.analysis.attention_entropy import attention_entropy
-from hqlt_lab.model.analysis.inspection_contexts import eval_mode, force_eager, temporary_hooks, unwrap_compiled
+from hqlt_lab.model.analysis.context_managers import eval_mode, force_eager, temporary_hooks, unwrap_compiled
 from hqlt_lab.model.batch_layout import Layout, TokenPositions
 from hqlt_lab.model.hybrid_memory import HybridMemory
 from hqlt_lab.model.state import MemoryState

@@ -17,9 +17,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from hqlt_lab.ops.autograd_context import AutogradContext
 from hqlt_lab.ops.gates import OptionalTensor
 from hqlt_lab.ops.memory_schedule import Schedule
-from hqlt_lab.ops.op_context import OpContext
 
 CACHE_SCORES = 2**17  # scores computed at once
 
@@ -182,13 +182,13 @@ def _fake_banded_attention_backward(
     return torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
 
 
-def setup_context(ctx: OpContext, inputs: tuple[Any, ...], output: Tensor) -> None:
+def setup_context(ctx: AutogradContext, inputs: tuple[Any, ...], output: Tensor) -> None:
     q, k, v, position, *constants = inputs
     ctx.constants = tuple(constants)
     ctx.save_for_backward(output, q, k, v, position)
 
 
-def backward(ctx: OpContext, grad_output: Tensor) -> tuple[OptionalTensor, ...]:
+def backward(ctx: AutogradContext, grad_output: Tensor) -> tuple[OptionalTensor, ...]:
     return (*banded_attention_backward_op(grad_output, *ctx.saved_tensors, *ctx.constants), *[None] * 5)
 
 

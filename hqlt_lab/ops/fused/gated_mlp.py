@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hqlt_lab.ops.op_context import OpContext
+from hqlt_lab.ops.autograd_context import AutogradContext
 from hqlt_lab.ops.precision import is_forward_mode_ad
 
 CACHE_ELEMENTS = 2**19  # elements of a wide matrix that is computed at once
@@ -101,11 +101,11 @@ def _fake_swiglu_backward(
     return torch.empty_like(x), torch.empty_like(gate), torch.empty_like(up), torch.empty_like(down)
 
 
-def setup_context(ctx: OpContext, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+def setup_context(ctx: AutogradContext, inputs: tuple[Tensor, ...], output: Tensor) -> None:
     ctx.save_for_backward(*inputs)
 
 
-def backward(ctx: OpContext, grad_y: Tensor) -> tuple[Tensor, ...]:
+def backward(ctx: AutogradContext, grad_y: Tensor) -> tuple[Tensor, ...]:
     return swiglu_backward_op(grad_y, *ctx.saved_tensors)
 
 

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hqlt_lab.ops.op_context import OpContext
+from hqlt_lab.ops.autograd_context import AutogradContext
 from hqlt_lab.ops.precision import at_least_float32, disable_autocast, is_forward_mode_ad
 
 # each chunk reads all of W, so chunks of few rows would be limited by memory bandwidth
@@ -124,14 +124,14 @@ def _fake_cross_entropy_backward(
     return grad_x, torch.empty_like(weight) if needs_grad_weight else weight.new_empty(0)
 
 
-def setup_context(ctx: OpContext, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+def setup_context(ctx: AutogradContext, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     x, weight, labels, rows_per_chunk = inputs
     ctx.constants = (rows_per_chunk,)
     ctx.save_for_backward(x, weight, labels, output[1])
     ctx.mark_non_differentiable(output[1])
 
 
-def backward(ctx: OpContext, grad_losses: Tensor, grad_logsumexps: Any) -> tuple[Tensor | None, ...]:
+def backward(ctx: AutogradContext, grad_losses: Tensor, grad_logsumexps: Any) -> tuple[Tensor | None, ...]:
     needs_grad_x, needs_grad_weight, *_ = ctx.needs_input_grad
     grad_x, grad_weight = cross_entropy_backward_op(
         grad_losses, *ctx.saved_tensors, *ctx.constants, needs_grad_x, needs_grad_weight

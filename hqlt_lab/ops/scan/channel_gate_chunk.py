@@ -88,11 +88,11 @@ class BlockLayout:
             last_seen = ((torch.arange(block_tokens) + 1) * writes - 1).expand(self.num_blocks, -1)
         else:
             self.query_rows = tokens
-            seen = torch.arange(tokens) // hold * hold * writes
-            block = (seen - 1).clamp(min=0) // self.block_size
+            seen_writes = torch.arange(tokens) // hold * hold * writes
+            block = (seen_writes - 1).clamp(min=0) // self.block_size
             in_block = block == torch.arange(self.num_blocks)[:, None]
             self.query_mask = in_block[..., None]
-            last_seen = torch.where(in_block, seen - 1 - block * self.block_size, -1)
+            last_seen = torch.where(in_block, seen_writes - 1 - block * self.block_size, -1)
         self.last_seen = last_seen  # [blocks, query_rows]: the last write of the block that each query sees, or -1
         self.rows = self.query_rows + self.lookup_rows
 
@@ -443,34 +443,34 @@ class ChannelGateChunkBackward:
 
         Returns those of regular queries [R, blocks, query_rows], and of other pairs [R, P].
         """
-        layout, queries, others = self.layout, None, None
+        layout, query_grads, pair_grads = self.layout, None, None
         if layout.has_regular_queries:
             in_block = grad_overlaps.view(len(grad_overlaps), layout.num_blocks, layout.rows, layout.num_blocks, -1)
             in_block = in_block.diagonal(dim1=1, dim2=3)[:, : layout.query_rows, layout.writes - 1 :: layout.writes]
             pairs = in_block.diagonal(dim1=1, dim2=2)
-            queries = pairs.clone()
+            query_grads = pairs.clone()
             pairs.zero_()
         rows, writes, positions = layout.undecayed_pairs
         if len(rows):
-            others, count = grad_overlaps[:, rows, writes], self.decay_count
+            pair_grads, count = grad_overlaps[:, rows, writes], self.decay_count
             if count is not None:
-                others.mul_(count[:, positions] == count[:, writes])
-            grad_overlaps[:, rows, writes] -= others
-        return queries, others
+                pair_grads.mul_(count[:, positions] == count[:, writes])
+            grad_overlaps[:, rows, writes] -= pair_grads
+        return query_grads, pair_grads
 
     def add_undecayed_pairs(
-        self, taken: tuple[Tensor | None, Tensor | None], grad_rows: Tensor, grad_keys: Tensor
+        self, undecayed_grads: tuple[Tensor | None, Tensor | None], grad_rows: Tensor, grad_keys: Tensor
     ) -> None:
         """Add the gradients of undecayed pairs, whose overlap is row . k_j."""
-        layout, (q, k, lookup, _), (queries, others) = self.layout, self.chunk.inputs, taken
-        if queries is not None:
+        layout, (q, k, lookup, _), (query_grads, pair_grads) = self.layout, self.chunk.inputs, undecayed_grads
+        if query_grads is not None:
             own_writes = slice(layout.writes - 1, None, layout.writes)
-            grad_rows[:, :, : layout.query_rows].addcmul_(queries[..., None], k[:, :, own_writes])
-            grad_keys.view_as(k)[:, :, own_writes].addcmul_(queries[..., None], q)
-        if others is not None:
+            grad_rows[:, :, : layout.query_rows].addcmul_(query_grads[..., None], k[:, :, own_writes])
+            grad_keys.view_as(k)[:, :, own_writes].addcmul_(query_grads[..., None], q)
+        if pair_grads is not None:
             rows, writes, _ = layout.undecayed_pairs
             all_rows = q if lookup is None else torch.cat([q, lookup], 2)
-            weight = others[..., None]
+            weight = pair_grads[..., None]
             grad_rows.view(len(k), -1, k.shape[3]).index_add_(1, rows, weight * k.flatten(1, 2)[:, writes])
             grad_keys.index_add_(1, writes, weight * all_rows.flatten(1, 2)[:, rows])
 

@@ -16,8 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from hqlt_lab.ops.autograd_context import AutogradContext
 from hqlt_lab.ops.gates import Gates, OptionalTensor, broadcast_gate
-from hqlt_lab.ops.op_context import OpContext
 from hqlt_lab.ops.scan.channel_gate_chunk import (
     BlockLayout,
     ChannelGateChunk,
@@ -361,7 +361,7 @@ def _fake_channel_gate_scan_backward(
     return _empty_grads(q, k, values, lookup, log_keep, states)
 
 
-def setup_context(ctx: OpContext, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+def setup_context(ctx: AutogradContext, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     q, k, values, lookup, log_keep, _, doc_start, hold, chunk_size, early, _ = inputs
     ctx.save_for_backward(q, k, values, lookup, log_keep, doc_start, *output[2:])
     ctx.constants = (hold, chunk_size, early)
@@ -369,7 +369,7 @@ def setup_context(ctx: OpContext, inputs: tuple[Any, ...], output: tuple[Tensor,
 
 
 def backward(
-    ctx: OpContext, grad_reads: OptionalTensor, grad_last_state: OptionalTensor, *_: Any
+    ctx: AutogradContext, grad_reads: OptionalTensor, grad_last_state: OptionalTensor, *_: Any
 ) -> tuple[OptionalTensor, ...]:
     grads = channel_gate_scan_backward_op(grad_reads, grad_last_state, *ctx.saved_tensors, *ctx.constants)
     is_needed = zip(grads, ctx.needs_input_grad[:6], strict=True)

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from hqlt_lab.ops.autograd_context import AutogradContext
 from hqlt_lab.ops.gates import DEFAULT_CONTEXT, Gates, OptionalTensor, ScanContext, fill_last_values, map_gates
-from hqlt_lab.ops.op_context import OpContext
 from hqlt_lab.ops.precision import at_least_float32, disable_autocast, is_forward_mode_ad
 from hqlt_lab.ops.scan.channel_gate_scan import channel_gate_scan
 from hqlt_lab.ops.scan.chunk_layout import ChunkLayout
@@ -325,7 +325,7 @@ def _fake_scan_backward(
     return _empty_grads(q, k, v, log_keep, erase, write, states, starts_empty)
 
 
-def setup_context(ctx: OpContext, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+def setup_context(ctx: AutogradContext, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     q, k, v, log_keep, erase, write, state, doc_start, hold, chunk_size, tied_gates, _ = inputs
     ctx.save_for_backward(q, k, v, log_keep, erase, write, doc_start, *output[2:])
     ctx.constants = (hold, chunk_size, tied_gates, state is None)
@@ -333,7 +333,7 @@ def setup_context(ctx: OpContext, inputs: tuple[Any, ...], output: tuple[Tensor,
 
 
 def backward(
-    ctx: OpContext, grad_reads: OptionalTensor, grad_last_state: OptionalTensor, *_: Any
+    ctx: AutogradContext, grad_reads: OptionalTensor, grad_last_state: OptionalTensor, *_: Any
 ) -> tuple[OptionalTensor, ...]:
     grads = scan_backward_op(grad_reads, grad_last_state, *ctx.saved_tensors, *ctx.constants)
     is_needed = zip(grads, ctx.needs_input_grad[:7], strict=True)

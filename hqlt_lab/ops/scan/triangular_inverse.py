@@ -35,13 +35,14 @@ def invert_diagonal_blocks(matrix: Tensor, buffers: Buffers) -> list[Tensor]:
     """Return the inverses of the diagonal blocks.  The whole blocks are inverted in one batch."""
     rows, size, _ = matrix.shape
     count = size // BLOCK_SIZE
-    whole = matrix[:, : count * BLOCK_SIZE, : count * BLOCK_SIZE]
-    blocks = whole.unflatten(2, (count, -1)).unflatten(1, (count, -1)).diagonal(dim1=1, dim2=3)  # [R, b, b, count]
+    whole_blocks = matrix[:, : count * BLOCK_SIZE, : count * BLOCK_SIZE]
+    tiles = whole_blocks.unflatten(2, (count, -1)).unflatten(1, (count, -1))
+    blocks = tiles.diagonal(dim1=1, dim2=3)  # [R, b, b, count]
     batch = buffers.get_buffer("diagonal_blocks", matrix, (rows, count, BLOCK_SIZE, BLOCK_SIZE))
     batch.copy_(blocks.permute(0, 3, 1, 2))
     inverses = list(substitute(batch.flatten(0, 1), buffers).unflatten(0, (rows, count)).unbind(1))
-    rest = matrix[:, count * BLOCK_SIZE :, count * BLOCK_SIZE :]
-    return [*inverses, substitute(rest, buffers)] if rest.shape[1] else inverses
+    last_block = matrix[:, count * BLOCK_SIZE :, count * BLOCK_SIZE :]
+    return [*inverses, substitute(last_block, buffers)] if last_block.shape[1] else inverses
 
 
 def substitute(matrix: Tensor, buffers: Buffers) -> Tensor:

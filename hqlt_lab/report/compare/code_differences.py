@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from hqlt_lab.report.build_tables import Table
 from hqlt_lab.report.compare.comparison_section import EMPTY_CELL, ComparisonSection
-from hqlt_lab.report.compare.load_compared import ComparedCell, ComparedStudy
+from hqlt_lab.report.compare.comparison_targets import ComparedCell, ComparedStudy
 from hqlt_lab.report.value_formatting import join_names
 from hqlt_lab.study.study_snapshot import find_missing_sources
 

@@ -24,7 +24,7 @@ from hqlt_lab.formatting import pluralize_count
 from hqlt_lab.report.arm_rows import Row
 from hqlt_lab.report.build_tables import Table, format_median
 from hqlt_lab.report.compare.comparison_section import EMPTY_CELL, ComparisonSection
-from hqlt_lab.report.compare.load_compared import ComparedStudy
+from hqlt_lab.report.compare.comparison_targets import ComparedStudy
 from hqlt_lab.report.stats.summary import Direction, Summary, summarize_seeds
 from hqlt_lab.report.value_formatting import format_rounded
 

@@ -7,7 +7,7 @@ from typing import Any
 from hqlt_lab.report.arm_rows import Row, reported_metrics
 from hqlt_lab.report.build_tables import Table, format_median
 from hqlt_lab.report.compare.comparison_section import EMPTY_CELL, ComparisonSection
-from hqlt_lab.report.compare.load_compared import ComparedCell, ComparedStudy
+from hqlt_lab.report.compare.comparison_targets import ComparedCell, ComparedStudy
 from hqlt_lab.report.compare.mean_difference import MeanDifference, mean_difference
 from hqlt_lab.report.lm_eval_protocol_filter import majority_protocols
 from hqlt_lab.report.stats.summary import Summary, summarize_seeds
@@ -81,9 +81,9 @@ def compare_study_results(studies: Sequence[ComparedStudy]) -> ComparisonSection
     for title in shared:
         arm_rows = [study.rows_by_arm.get(title) for study in studies]
         for metric in metrics:
-            others = other_protocol_indices(arm_rows, metric)
-            excluded |= {f"{metric}: {studies[index].name}" for index in others}
-            comparable = [None if index in others else row for index, row in enumerate(arm_rows)]
+            other_protocols = other_protocol_indices(arm_rows, metric)
+            excluded |= {f"{metric}: {studies[index].name}" for index in other_protocols}
+            comparable = [None if index in other_protocols else row for index, row in enumerate(arm_rows)]
             values = [row.values_by_seed(metric) if row else {} for row in comparable]
             ranges = [
                 (row.percent_ranges.get(metric) if row else None) or percent_range(metric, None) for row in comparable

@@ -8,7 +8,7 @@ from hqlt_lab.experiment.parse_axes import Range
 from hqlt_lab.formatting import pluralize_count
 from hqlt_lab.report.build_tables import Table
 from hqlt_lab.report.compare.comparison_section import EMPTY_CELL, ComparisonSection
-from hqlt_lab.report.compare.load_compared import ComparedCell, ComparedStudy, SettingValues
+from hqlt_lab.report.compare.comparison_targets import ComparedCell, ComparedStudy, SettingValues
 from hqlt_lab.report.value_formatting import join_names
 
 MISSING = object()  # the target has no such setting; None is a regular value
@@ -94,8 +94,8 @@ def plan_settings(study: ComparedStudy) -> SettingValues:
 
 def describe_own_arms(study: ComparedStudy, studies: Sequence[ComparedStudy]) -> str:
     """Return a sentence on the arms that only this study has; empty if there are none."""
-    others = {title for other in studies if other is not study for title in other.arm_settings}
-    own_arms = [title for title in study.arm_settings if title not in others]
+    other_arms = {title for other in studies if other is not study for title in other.arm_settings}
+    own_arms = [title for title in study.arm_settings if title not in other_arms]
     return (
         f"Only {study.name} has {'the arm' if len(own_arms) == 1 else 'the arms'} {join_names(own_arms, MAX_NAMES)}."
         if own_arms

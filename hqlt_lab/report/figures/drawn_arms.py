@@ -59,8 +59,8 @@ class DrawnArms:
         """Rows that are drawn: the baseline and the best others, in the order of the file."""
         if not self.finished_rows:
             return []
-        baseline, *others = self.finished_rows
-        best = sorted(others, key=self.sort_key)[: MAX_ARMS - 1]
+        baseline, *other_rows = self.finished_rows
+        best = sorted(other_rows, key=self.sort_key)[: MAX_ARMS - 1]
         return [row for row in self.finished_rows if row is baseline or row in best]
 
     @cached_property

@@ -37,8 +37,8 @@ def build_frame(records: Sequence[CellRecord]) -> "DataFrame":
 def axis_columns(records: Sequence[CellRecord]) -> dict[str, str]:
     """Return the column name of each path: its short name, or the full path if that name is taken."""
     paths = dict.fromkeys(path for record in records for path in [*record.levels, *record.point])
-    taken = {*KEY_COLUMNS, *STATE_COLUMNS, *TRAILING_COLUMNS}
-    return {path: path if short_path(path, paths) in taken else short_path(path, paths) for path in paths}
+    fixed_columns = {*KEY_COLUMNS, *STATE_COLUMNS, *TRAILING_COLUMNS}
+    return {path: path if short_path(path, paths) in fixed_columns else short_path(path, paths) for path in paths}
 
 
 def frame_row(record: CellRecord, column_by_path: dict[str, str]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from hqlt_lab.report.value_formatting import format_rounded
 if TYPE_CHECKING:
     from jinja2 import Template
 
-    from hqlt_lab.report.figures.draw import FigureSet
+    from hqlt_lab.report.figures.draw_figures import FigureSet
     from hqlt_lab.report.study_report import Report
 
 

@@ -18,7 +18,7 @@ from hqlt_lab.formatting import dump_json
 from hqlt_lab.report.arm_rows import Row
 from hqlt_lab.rundir.diagnostics import read_probes
 from hqlt_lab.rundir.evaluations import read_evaluations
-from hqlt_lab.stats.looks import spend_alpha
+from hqlt_lab.stats.sequential_testing import spend_alpha
 from hqlt_lab.study.ledger.cell_record import CellRecord
 
 if TYPE_CHECKING:
@@ -55,9 +55,9 @@ def looks_to_dict(report: "Report") -> dict[str, Any] | None:
     looks, metric = report.experiment.looks, report.experiment.measure.primary_metric
     if not looks:
         return None
-    taken = max((row.differences[metric].look or 0 for row in report.rows if metric in row.differences), default=0)
+    num_looks = max((row.differences[metric].look or 0 for row in report.rows if metric in row.differences), default=0)
     alphas = [spend_alpha(look) for look in range(1, len(looks) + 1)]
-    return {"seeds": looks, "taken": looks[:taken], "alpha": alphas, "spent": sum(alphas[:taken])}
+    return {"seeds": looks, "taken": looks[:num_looks], "alpha": alphas, "spent": sum(alphas[:num_looks])}
 
 
 def row_to_dict(row: Row) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hqlt_lab.files import write_atomic
 
 if TYPE_CHECKING:
-    from hqlt_lab.report.figures.draw import FigureSet
+    from hqlt_lab.report.figures.draw_figures import FigureSet
 
 FIGURES_DIR = "figures"
 
@@ -32,7 +32,7 @@ def write_report(folder: Path, texts: Mapping[str, str], figure_set: "FigureSet"
 
 def write_figures(folder: Path, figure_set: "FigureSet") -> list[Path]:
     """Write the figures and remove those of an earlier report; returns [folder], or [] without figures."""
-    from hqlt_lab.report.figures.draw import FIGURE_NAMES
+    from hqlt_lab.report.figures.draw_figures import FIGURE_NAMES
 
     contents: dict[str, str | bytes] = {f"{name}.svg": svg for name, svg in figure_set.svgs.items()}
     contents |= {f"{figure.name}.png": figure.to_png() for figure in figure_set.figures}

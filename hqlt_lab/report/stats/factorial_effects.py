@@ -7,9 +7,10 @@ not named. Each contrast is computed per seed, then averaged over seeds (`interv
     interaction of a and b    (y(a, b) - y(a0, b)) - (y(a, b0) - y(a0, b0))        0: the effects add up
 
 a0 and b0 are the first levels. Only seeds that finished in every cell of the grid are used; with several looks
-(`stats.looks`) only those of the first, because the number of later ones depends on the results. Holm's method corrects
-the main effects as one family and the interactions as another, each at ALPHA / 2, so that the probability that the
-table holds any false effect is at most ALPHA. Intervals of percentages are clipped to possible values.
+(`stats.sequential_testing`) only those of the first, because the number of later ones depends on the results. Holm's
+method corrects the main effects as one family and the interactions as another, each at ALPHA / 2, so that the
+probability that the table holds any false effect is at most ALPHA. Intervals of percentages are clipped to possible
+values.
 
 An effect excludes 0 if its interval does, from MIN_SEEDS seeds on. If the values of the grid form two groups
 (`two_group_outcomes`), it also needs the permutation test of its two halves, y(a) and y(a0) of all seeds, at its level:
@@ -213,9 +214,9 @@ def contrast_value(
     `fixed_levels` are those of factors that are not in the contrast and not averaged over.
     """
     terms = []
-    for taken in product((True, False), repeat=len(contrast)):
-        choices = {index: choice if take else 0 for (index, choice), take in zip(contrast, taken, strict=True)}
-        terms.append((-1) ** taken.count(False) * marginal_mean(grid, {**choices, **fixed_levels}, factors))
+    for uses_level in product((True, False), repeat=len(contrast)):
+        choices = {index: choice if uses else 0 for (index, choice), uses in zip(contrast, uses_level, strict=True)}
+        terms.append((-1) ** uses_level.count(False) * marginal_mean(grid, {**choices, **fixed_levels}, factors))
     return sum(terms)
 
 

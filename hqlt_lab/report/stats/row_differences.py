@@ -12,7 +12,7 @@ from hqlt_lab.experiment.arm_title import ArmTitle
 from hqlt_lab.experiment.run_settings import MeasureConfig
 from hqlt_lab.stats.baseline_differences import ArmValues, Difference, compare_family, paired_differences
 from hqlt_lab.stats.exact_tests import fisher_p_value, sign_flip_p_value
-from hqlt_lab.stats.looks import LookSchedule, compare_at_looks
+from hqlt_lab.stats.sequential_testing import LookSchedule, compare_at_looks
 
 if TYPE_CHECKING:
     from hqlt_lab.report.arm_rows import Row

@@ -40,12 +40,12 @@ def describe_baseline_spread(rows: Sequence[Row], metric: str) -> list[str]:
 def describe_detectable(rows: Sequence[Row], metric: str) -> list[str]:
     """Return a note on the smallest true difference that a comparison finds; empty if it is not known."""
     differences = [row.differences[metric] for row in rows if metric in row.differences]
-    known = [difference for difference in differences if difference.detectable is not None]
-    if not known:
+    known_differences = [difference for difference in differences if difference.detectable is not None]
+    if not known_differences:
         return []
-    values = [difference.detectable for difference in known if difference.detectable is not None]
+    values = [difference.detectable for difference in known_differences if difference.detectable is not None]
     low, high = format_rounded(min(values), metric), format_rounded(max(values), metric)
-    counts = [difference.n for difference in known]
+    counts = [difference.n for difference in known_differences]
     return [
         f"Smallest detectable difference: {low if low == high else f'{low} to {high}'} with "
         f"{format_range(min(counts), max(counts))} seeds (power {100 * TARGET_POWER:.0f} %, corrected for the number "

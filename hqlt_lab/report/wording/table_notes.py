@@ -14,7 +14,7 @@ from hqlt_lab.report.wording.noise_floor import noise_floor_notes
 from hqlt_lab.report.wording.verdicts import SEEDS_ADVICE, SEEDS_ADVICE_WITH_LOOKS
 from hqlt_lab.stats.exact_tests import MIN_SIGN_FLIP_SEEDS
 from hqlt_lab.stats.intervals import ALPHA, MIN_BOOTSTRAP_SEEDS
-from hqlt_lab.stats.looks import spend_alpha
+from hqlt_lab.stats.sequential_testing import spend_alpha
 
 
 def matching_notes(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
@@ -74,15 +74,15 @@ def looks_notes(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
     differences = [row.differences[metric] for row in rows if metric in row.differences]
     if not looks or not differences:
         return []
-    taken = max(difference.look or 0 for difference in differences)
-    if not taken:
+    num_looks = max(difference.look or 0 for difference in differences)
+    if not num_looks:
         return [f"Looks: verdicts are computed after {join_numbers(looks)} seeds, none so far."]
-    spent = sum(spend_alpha(look) for look in range(1, taken + 1))
+    spent_alpha = sum(spend_alpha(look) for look in range(1, num_looks + 1))
     return [
-        f"Looks: verdicts by {metric} were computed after {join_numbers(looks[:taken])} seeds (look {taken} of "
+        f"Looks: verdicts by {metric} were computed after {join_numbers(looks[:num_looks])} seeds (look {num_looks} of "
         f"{len(looks)}). Each comparison has the verdict and the interval of the look at which it was decided, or else "
         f"of the last one. Intervals are corrected for all looks: the probability of any false verdict is at most "
-        f"{100 * ALPHA:.0f} %, of which these looks have spent {100 * spent:.2g} %."
+        f"{100 * ALPHA:.0f} %, of which these looks have spent {100 * spent_alpha:.2g} %."
     ]
 
 

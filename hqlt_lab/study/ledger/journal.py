@@ -177,17 +177,17 @@ class JournalIntegrityCheck:
                 if signature == self.signature:
                     return
                 with self.file.open("rb") as journal:
-                    known, added = journal.read(self.size), journal.read()
+                    known_bytes, added_bytes = journal.read(self.size), journal.read()
             except FileNotFoundError as error:
                 if not self.file.parent.is_dir():
                     raise
                 raise ValueError("it was deleted while in use") from error
-            if digest_bytes(known) != self.digest.digest():
+            if digest_bytes(known_bytes) != self.digest.digest():
                 raise ValueError("another program changed it while in use")
-            for line in BytesIO(added):
+            for line in BytesIO(added_bytes):
                 parse_operation(line)
-        self.digest.update(added)
-        self.size, self.signature = self.size + len(added), signature
+        self.digest.update(added_bytes)
+        self.size, self.signature = self.size + len(added_bytes), signature
 
 
 def read_signature(file: Path) -> tuple[int, int, int]:

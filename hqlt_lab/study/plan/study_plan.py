@@ -7,10 +7,11 @@ best point is trained on the other seeds:
     is_reported = False     (arm, point index, tuning seed)     finds the best point
     is_reported = True      (arm, best point, seed)             is reported
 
-With `seeds: {until: decided}` an arm has as many seeds as its comparisons need (`stats.looks`): those of the next look
-while a comparison is open, and of a baseline those of all arms that are compared with it.  This is computed from the
-results in the ledger, so every process finds the same cells, also after a crash.  Lists of tuned values are then tried
-on the tuning seeds, like a search, because the choice would otherwise depend on the reported seeds.
+With `seeds: {until: decided}` an arm has as many seeds as its comparisons need (`stats.sequential_testing`): those of
+the next look while a comparison is open, and of a baseline those of all arms that are compared with it.  This is
+computed from the results in the ledger, so every process finds the same cells, also after a crash.  Lists of tuned
+values are then tried on the tuning seeds, like a search, because the choice would otherwise depend on the reported
+seeds.
 
 Cells are ordered by seed, then point, then arm, so that arms can be compared as early as possible.
 """
@@ -32,8 +33,8 @@ from hqlt_lab.hashing import hash_json
 from hqlt_lab.rundir import cell_file
 from hqlt_lab.rundir.cell_state import SETTLED_STATES, CellState
 from hqlt_lab.stats.baseline_differences import ArmPair, ArmValues, find_baselines
-from hqlt_lab.stats.looks import LookResult, LookSchedule, compare_at_looks
 from hqlt_lab.stats.metric_scale import accuracy_resolution
+from hqlt_lab.stats.sequential_testing import LookResult, LookSchedule, compare_at_looks
 from hqlt_lab.study.ledger.cell_record import CellRecord, CellRef, CellStates
 from hqlt_lab.study.ledger.study_store import StudyStore
 from hqlt_lab.study.plan.search_space import build_search_space, count_trials, params_from_point, point_from_params

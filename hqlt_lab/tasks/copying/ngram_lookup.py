@@ -55,15 +55,15 @@ class NgramLookup(StringTask):
         return 100 / (self.letters + 1)
 
     def row_sizes(self, size: int) -> tuple[int, int]:
-        others = size + self.length + (4 if self.query == "first" else 3)
-        return others + 1, others + size - self.length
+        question_size = size + self.length + (4 if self.query == "first" else 3)
+        return question_size + 1, question_size + size - self.length
 
     def write_strings(self, rng: CounterRng, sizes: IntArray, longest: int) -> Strings:
         letters = rng.integers("letter", FIRST_LETTER, FIRST_LETTER + self.letters - 1, longest)
         start = self.draw_starts(rng, letters, sizes)[:, None]  # of the query
         query = np.take_along_axis(letters, start + np.arange(self.length), 1)
-        rest = np.minimum(start + self.length + np.arange(longest - self.length + 1), longest - 1)
-        answer = np.take_along_axis(letters, rest, 1)
+        answer_index = np.minimum(start + self.length + np.arange(longest - self.length + 1), longest - 1)
+        answer = np.take_along_axis(letters, answer_index, 1)
         answer_lengths = sizes - start[:, 0] - self.length
         np.put_along_axis(answer, answer_lengths[:, None], END, 1)
         bar = np.full((len(sizes), 1), BAR)

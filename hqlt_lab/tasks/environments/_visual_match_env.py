@@ -201,14 +201,14 @@ class VisualMatchVectorEnv(VectorEnv):
         rows, apples = np.nonzero(self.regrow_frame == self.frame)
         if not len(rows):
             return
-        taken = np.zeros((len(self.rows), len(APPLE_POSITIONS)), bool)
-        taken[self.rows[:, None], self.apple_cells] = True
-        taken[rows, self.apple_cells[rows, apples]] = False
+        is_occupied = np.zeros((len(self.rows), len(APPLE_POSITIONS)), bool)
+        is_occupied[self.rows[:, None], self.apple_cells] = True
+        is_occupied[rows, self.apple_cells[rows, apples]] = False
         orders = self.rng.permutations(f"regrow {self.frame}", len(APPLE_POSITIONS))[rows]  # [K, cells]
         # sequentially, because two apples may regrow in the same episode
         for row, apple, order in zip(rows, apples, orders, strict=True):
-            self.apple_cells[row, apple] = order[~taken[row, order]][0]
-            taken[row, self.apple_cells[row, apple]] = True
+            self.apple_cells[row, apple] = order[~is_occupied[row, order]][0]
+            is_occupied[row, self.apple_cells[row, apple]] = True
 
     def reward_goal_contacts(self, active: BoolArray) -> RewardArray:
         """Return the rewards for touching a goal, and update `has_touched`, `success` and `done`."""

@@ -45,8 +45,8 @@ def health_url(host: str, port: int) -> str:
 
 def allowed_hosts(host: str) -> list[str]:
     """Return the host names by which the server may be requested."""
-    others = [socket.gethostname(), *local_addresses()] if host in WILDCARD_HOSTS else [host]
-    return list(dict.fromkeys(bracket_ipv6(name) for name in (*LOCAL_HOSTS, *others)))
+    server_hosts = [socket.gethostname(), *local_addresses()] if host in WILDCARD_HOSTS else [host]
+    return list(dict.fromkeys(bracket_ipv6(name) for name in (*LOCAL_HOSTS, *server_hosts)))
 
 
 def server_env(host: str, port: int) -> dict[str, str]:

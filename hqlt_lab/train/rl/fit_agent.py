@@ -38,7 +38,7 @@ from hqlt_lab.train.determinism_check import (
 )
 from hqlt_lab.train.divergence import DivergenceError, write_failing_step
 from hqlt_lab.train.interrupt import StopSignalHandler, stopped_after_saving
-from hqlt_lab.train.memory_training import zero_waiting_memories
+from hqlt_lab.train.per_memory_training import zero_waiting_memories
 from hqlt_lab.train.rl.evaluate_agent import score_agent
 from hqlt_lab.train.rl.sac_trainer import SacTrainer
 from hqlt_lab.train.trainer import compute_dtype, lightning_precision

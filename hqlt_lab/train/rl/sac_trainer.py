@@ -35,8 +35,8 @@ from hqlt_lab.process_settings import TRAINING_ENV, set_env_defaults
 from hqlt_lab.tasks._environment import Environment
 from hqlt_lab.train.divergence import clip_gradients, compute_gradient_norm, raise_if_not_finite
 from hqlt_lab.train.lightning_module import seed_generators
-from hqlt_lab.train.memory_training import drop_frozen_gradients, zero_waiting_memories
 from hqlt_lab.train.optim import build_adamw, lr_factor
+from hqlt_lab.train.per_memory_training import drop_frozen_gradients, zero_waiting_memories
 from hqlt_lab.train.trainer import lightning_accelerator, lightning_precision
 from hqlt_lab.train.trainer_state import Metrics
 

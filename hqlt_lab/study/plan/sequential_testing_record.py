@@ -15,7 +15,7 @@ from hqlt_lab.experiment.load_experiment import Experiment
 from hqlt_lab.experiment.validate.experiment_size import MAX_CELLS
 from hqlt_lab.files import check_types, read_json, translate_damage, write_atomic
 from hqlt_lab.formatting import join_numbers, pluralize_count
-from hqlt_lab.stats.looks import LookResult
+from hqlt_lab.stats.sequential_testing import LookResult
 
 LOOKS_FILE = "looks.json"
 FIXED_SEEDS_WARNING = (
@@ -60,15 +60,17 @@ def apply_recorded_looks(experiment: Experiment, folder: Path) -> Experiment:
 
 def describe_looks(result: LookResult, looks: Sequence[int]) -> str:
     """Return e.g. "Look 1 of 4, after 5 seeds: 2 of 3 comparisons are decided, 1 gets more seeds."."""
-    taken, comparisons = len(result.counts), pluralize_count(len(result.differences), "comparison")
-    if not taken:
+    num_looks, comparison_count = len(result.counts), pluralize_count(len(result.differences), "comparison")
+    if not num_looks:
         return f"No look yet: the first of {len(looks)} is after {looks[0]} seeds."
     num_closed = len(result.differences) - result.num_decided - result.num_open
-    verb = ("remain{} undecided" if taken == len(looks) else "get{} more seeds").format("s" * (result.num_open == 1))
-    others = f", {result.num_open} {verb}" if result.num_open else ""
-    closed = f", {num_closed} cannot be decided because of lost seeds" if num_closed else ""
-    decided = f"{result.num_decided} of {comparisons} {'is' if result.num_decided == 1 else 'are'} decided"
-    return f"Look {taken} of {len(looks)}, after {result.counts[-1]} seeds: {decided}{others}{closed}."
+    verb = "remain{} undecided" if num_looks == len(looks) else "get{} more seeds"
+    verb = verb.format("s" * (result.num_open == 1))
+    open_clause = f", {result.num_open} {verb}" if result.num_open else ""
+    closed_clause = f", {num_closed} cannot be decided because of lost seeds" if num_closed else ""
+    decided_clause = f"{result.num_decided} of {comparison_count} {'is' if result.num_decided == 1 else 'are'} decided"
+    look = f"Look {num_looks} of {len(looks)}, after {result.counts[-1]} seeds"
+    return f"{look}: {decided_clause}{open_clause}{closed_clause}."
 
 
 def replace_with_cache(experiment: Experiment, **changes: object) -> Experiment:

@@ -5,7 +5,7 @@ from typing import Protocol
 from torch import Tensor
 
 
-class OpContext(Protocol):
+class AutogradContext(Protocol):
     """The members of torch's autograd context that `setup_context` and `backward` of our operators use."""
 
     saved_tensors: tuple[Tensor, ...]  # contains None for an optional input that was None

@@ -12,8 +12,8 @@ from hqlt_lab.train.cell_evaluator import CellEvaluator
 from hqlt_lab.train.fit import fit
 from hqlt_lab.train.interrupt import RunInterrupted
 from hqlt_lab.train.load_trained_model import load_cell
-from hqlt_lab.train.memory_training import draw_window, set_evaluation_step, set_training_step
 from hqlt_lab.train.optim import build_adamw
+from hqlt_lab.train.per_memory_training import draw_window, set_evaluation_step, set_training_step
 from tests.train.conftest import MODEL, MetricsLog, equal_weights, last_weights, tiny_cell
 from tests.train.test_distributed import fit_two_processes
 

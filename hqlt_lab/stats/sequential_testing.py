@@ -92,13 +92,13 @@ def compare_at_looks(
     is_maximized = measure.metric_direction(metric) == "maximize"
     latest: list[LookTest | None] = [None] * len(arm_pairs)
     end_looks: list[int | None] = [None] * len(arm_pairs)
-    taken: list[int] = []
+    seed_counts: list[int] = []
     for look, count in enumerate(schedule.counts[:num_looks], 1):
         seeds = schedule.seeds[:count]
         ready = [end is None and have_ended(pair, seeds) for pair, end in zip(arm_pairs, end_looks, strict=True)]
         if num_looks is None and (None not in end_looks or sum(ready) < end_looks.count(None)):
             break
-        taken.append(count)
+        seed_counts.append(count)
         tests = run_pair_tests([select_seeds(pair, seeds) for pair in arm_pairs], metric, measure, resolution)
         levels = holm_levels(count_undecided(tests, ready, latest), spend_alpha(look))
         for index, (test, level) in enumerate(zip(tests, levels, strict=True)):
@@ -107,11 +107,11 @@ def compare_at_looks(
                 latest[index] = LookTest(test, level, look, verdict in DECIDED_VERDICTS)
             if ready[index] and is_closed(test, level, latest[index], is_maximized):
                 end_looks[index] = look
-    if not taken and schedule.counts:
+    if not seed_counts and schedule.counts:
         differences = preview_first_look(arm_pairs, metric, measure, resolution, schedule.counts[0])
     else:
         differences = [build_look_difference(look_test, is_maximized) for look_test in latest]
-    return LookResult(differences, tuple(taken), end_looks)
+    return LookResult(differences, tuple(seed_counts), end_looks)
 
 
 @dataclass(frozen=True)

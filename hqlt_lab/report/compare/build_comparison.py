@@ -8,7 +8,7 @@ from hqlt_lab.errors import ConfigError
 from hqlt_lab.formatting import dump_json
 from hqlt_lab.report.compare.code_differences import compare_code
 from hqlt_lab.report.compare.comparison_section import ComparisonSection
-from hqlt_lab.report.compare.load_compared import ComparedCell, ComparedStudy
+from hqlt_lab.report.compare.comparison_targets import ComparedCell, ComparedStudy
 from hqlt_lab.report.compare.published_differences import compare_with_published
 from hqlt_lab.report.compare.result_differences import compare_cell_results, compare_study_results
 from hqlt_lab.report.compare.setting_differences import compare_cell_settings, compare_study_settings

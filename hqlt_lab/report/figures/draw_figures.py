@@ -7,7 +7,7 @@ from hqlt_lab.experiment.load_experiment import Experiment
 from hqlt_lab.report.arm_rows import Row
 from hqlt_lab.report.figures.cost_quality import cost_quality
 from hqlt_lab.report.figures.drawn_arms import DrawnArms
-from hqlt_lab.report.figures.forest import forest
+from hqlt_lab.report.figures.forest_plot import forest
 from hqlt_lab.report.figures.heat_map import heat_map
 from hqlt_lab.report.figures.learning_curves import learning_curves
 from hqlt_lab.report.figures.length_generalization import length_generalization

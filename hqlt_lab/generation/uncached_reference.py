@@ -12,7 +12,7 @@ from hqlt_lab.generation.text_model import TextModel
 
 
 @torch.inference_mode()
-def generate_reference(
+def generate_without_state(
     model: TextModel, prompt: str | Sequence[int], options: Sampling, row: int = 0
 ) -> tuple[list[int], Tensor]:
     """Return the tokens generated for a prompt, up to the separator, and the logits [T, vocabulary] of each step."""
