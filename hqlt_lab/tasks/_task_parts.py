@@ -113,7 +113,7 @@ def find_part_issues(task: "GeneratedTask") -> list[ConfigIssue]:
         if parts is None:
             continue
         if not parts or len(parts) > task.eval_size:
-            message = f"from 1 to {task.eval_size} parts are possible with this eval_size, got {len(parts)}."
+            message = f"1 to {task.eval_size} parts are allowed with this eval_size, got {len(parts)}."
             issues.append(ConfigIssue(option, "number_of_parts", message))
         for index, settings in enumerate(parts):
             part_issues = find_setting_issues(task, settings, option) or find_task_issues(task, settings, option)
