@@ -93,7 +93,7 @@ def find_factory(kind: str, name: str, location: str | None = None) -> Callable[
         names = available(kind)
         suggestion = did_you_mean(str(name), names)
         if isinstance(name, bool):
-            suggestion = "YAML reads yes, no, on and off as true and false: quote the name, or write another."
+            suggestion = "YAML reads yes, no, on and off as true and false: quote the name, or use another one."
         load_hint = file_load_hint(canonical_name(str(name))) or ("" if suggestion else LOAD_HINT)
         raise RegistryError.at(
             kind if location is None else location,

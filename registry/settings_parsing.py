@@ -127,7 +127,7 @@ def field_types(settings_type: Any) -> Mapping[str, Any]:
 def check_maximums(settings: Any, maximums: Mapping[str, int]) -> list[ConfigIssue]:
     """Return one issue for each setting above its maximum."""
     return [
-        ConfigIssue(name, "above_maximum", f"at most {maximum:,} is possible, got {getattr(settings, name):,}.")
+        ConfigIssue(name, "above_maximum", f"at most {maximum:,} is allowed, got {getattr(settings, name):,}.")
         for name, maximum in maximums.items()
         if getattr(settings, name) is not None and getattr(settings, name) > maximum
     ]

@@ -1,4 +1,4 @@
-"""Head split: some heads are answered by the fast weights alone, the others by softmax alone.
+"""Head split: some heads use only the fast weights, the others only softmax.
 
     y = (fw_1, ..., fw_n, kv_{n+1}, ..., kv_H)      n = `fw_heads`
 
@@ -25,7 +25,9 @@ class HeadSplit(Mixer):
     def __init__(
         self,
         heads: int,
-        fw_heads: Annotated[int | None, "Heads that the fast weights answer; null: half of them, rounded down."] = None,
+        fw_heads: Annotated[
+            int | None, "Number of heads that use the fast weights; null: half of them, rounded down."
+        ] = None,
     ) -> None:
         super().__init__()
         fw_heads = heads // 2 if fw_heads is None else fw_heads

@@ -22,7 +22,7 @@ from hqlt_lab.registry import register
 
 @register("positions", "learned")
 class Learned(Positions):
-    def __init__(self, width: int, length: Annotated[int, "Tokens of the longest document."] = 1024) -> None:
+    def __init__(self, width: int, length: Annotated[int, "Length of the longest document, in tokens."] = 1024) -> None:
         super().__init__()
         if length < 1:
             raise ConfigError.at("length", "below_minimum", f"at least 1 is needed, got {length}.")

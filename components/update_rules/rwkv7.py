@@ -50,7 +50,9 @@ class Rwkv7(LinearRule):
         width: int,
         heads: int,
         key_dim: int,
-        depth: Annotated[float, "Depth of the layer, which sets its initial decay: 0 first, 1 last."] = 0.5,
+        depth: Annotated[
+            float, "Depth of the layer, which sets its initial decay: 0 for the first, 1 for the last."
+        ] = 0.5,
     ) -> None:
         super().__init__()
         self.heads, self.depth = heads, depth

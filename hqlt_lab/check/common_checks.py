@@ -187,7 +187,7 @@ def memories_may_differ_in_size(case: ComponentCase) -> None:
             output, _ = case.build_model(**sizes)(fixed_noise(2, 7, 8))
             output.sum().backward()
         except (RuntimeError, HqltError) as error:
-            hint = "Take the arguments key_dim and value_dim, which need not be width / heads."
+            hint = "Use the arguments key_dim and value_dim; they may differ from width / heads."
             raise CheckFailed(f"with {sizes}: {error} {hint}") from error
         if not output.isfinite().all():
             raise CheckFailed(f"with {sizes} the output is not finite.")

@@ -48,7 +48,7 @@ class PrepareRequest:
             for name, share in invalid_shares.items()
         ]
         if sum(shares.values()) >= 1:
-            message = f"{self.valid} and {self.test} leave nothing to train on."
+            message = f"with fractions of {self.valid} and {self.test}, no documents are left for training."
             issues.append(ConfigIssue("valid", "nothing_to_train_on", message, other_paths=("test",)))
         counts = {"limit_documents": self.limit_documents, "shard_tokens": self.shard_tokens}
         given = {name: number for name, number in counts.items() if number is not None}

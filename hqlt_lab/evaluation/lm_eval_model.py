@@ -67,7 +67,7 @@ class LmEvalModel(TemplateLM):
     ) -> list[tuple[float, bool]]:
         for _, context, continuation in requests:
             if len(continuation) > self.max_length:
-                message = f"a continuation of {len(continuation)} tokens does not fit into {self.max_length}."
+                message = f"a continuation of {len(continuation)} tokens is longer than the context, {self.max_length}."
                 raise ConfigError.at("length", "continuation_too_long", message, "Use a larger length.")
             self.num_truncated += len(context) + len(continuation) > self.max_length + 1
         rows = [make_scoring_row(context, continuation, self.max_length) for _, context, continuation in requests]

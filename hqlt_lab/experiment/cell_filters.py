@@ -59,7 +59,7 @@ def select_items(items: Sequence[Item], labels: Sequence[Mapping[str, str]], fil
         raise ConfigError.at(
             "--only",
             "no_cell_matches",
-            f"no cell matches {filter_text} together, although each condition matches some cells.",
+            f"no cell matches all conditions of {filter_text}; each of them matches some cells.",
         )
     return matching
 

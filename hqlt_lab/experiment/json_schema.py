@@ -46,13 +46,13 @@ SETTINGS_SECTIONS = {
 }
 SECTION_DESCRIPTIONS = {
     "question": "The question that the experiment answers, in one sentence.",
-    "extends": "Another file to start from: sections that build and train are merged, all others replaced.",
+    "extends": "Another file to start from. Sections of models and training are merged, all others replaced.",
     "task": "The task to train on: its name, or a mapping with name and options.",
     "arms": "Named changes to the base; the first arm is the baseline. Default: the base alone.",
     "cross": "Axes, each a path and its values; every arm is trained with every combination.",
-    "one_at_a_time": "Axes as in `cross`; every arm is trained unchanged, and with each single value of each axis.",
+    "one_at_a_time": "Axes as in `cross`; every arm is trained unchanged, and with one value of one axis at a time.",
     "tune": "Settings tuned for every arm: a path and its values, or a range to search.",
-    "seeds": "Number of seeds per setting, a list of seeds, or how many are added until all comparisons are decided.",
+    "seeds": "Number of seeds per setting, a list of seeds, or a mapping that adds seeds until all are decided.",
     "tune_seeds": "Seeds for tuning; they are not reported. A list, or how many, starting at seed 1000. They are used "
     "for ranges, and also for lists if seeds are added until all comparisons are decided.",
     "evaluate": "lm-eval tasks for trained language models: a list of tasks, or settings.",

@@ -202,7 +202,7 @@ def validate_experiment(source: ExperimentSource, known_warnings: Sequence[str] 
     )
     metrics = collect_metric_names(config.get("measure"))
     if not experiment.final_seeds:
-        message = f"all of {list(experiment.seeds)} are used for tuning (tune_seeds)."
+        message = f"all seeds {list(experiment.seeds)} are used for tuning (tune_seeds)."
         collector.add(ConfigIssue("seeds", "no_final_seed", message, "Add a seed that is not in tune_seeds."))
     collector.add(*find_looks_issues(experiment))
     if experiment.match:
@@ -299,7 +299,7 @@ def parse_prune(config: Mapping[str, Any]) -> PruneConfig | None:
     if config.get("prune") is None:
         return None
     if not config.get("tune"):
-        message = "nothing is tuned, and stopping seeds with poor results would bias the result of an arm."
+        message = "nothing is tuned, and reported seeds are not pruned, because this would bias the results."
         raise ConfigError.at("prune", "prune_without_tune", message)
     return parse_section(PruneConfig, "prune", config["prune"])
 

@@ -45,7 +45,7 @@ class AgentConfig:
             if getattr(self, name) <= 0
         ]
         if self.target_rate > 1:
-            issues.append(ConfigIssue("target_rate", "out_of_range", f"at most 1 is possible, got {self.target_rate}."))
+            issues.append(ConfigIssue("target_rate", "out_of_range", f"at most 1 is allowed, got {self.target_rate}."))
         if any(width < 1 for width in self.hidden):
             issues.append(ConfigIssue("hidden", "out_of_range", f"widths of 1 or more are needed, got {self.hidden}."))
         raise_if_invalid(issues)

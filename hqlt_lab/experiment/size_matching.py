@@ -53,7 +53,7 @@ def parse_match(section: Any) -> MatchConfig | None:
             ConfigIssue(
                 "match" if isinstance(section, str) else f"match.{key}",
                 "unknown_match_choice",
-                f"there is no {value!r} to match {key}.",
+                f"{value!r} is not a choice for match.{key}.",
                 join_sentences(did_you_mean(value, choices), f"Choices: {format_names(choices)}."),
             )
             for key, choices in (("on", MATCH_QUANTITIES), ("by", MATCH_SETTINGS))

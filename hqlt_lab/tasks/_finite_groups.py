@@ -36,7 +36,7 @@ def find_group_mistake(name: str) -> str:
     if not all(factors):
         return f"{name!r} is not the name of a group."
     order = prod(count_elements(match[1], int(match[2])) for match in factors if match)
-    return "" if 2 <= order <= MAX_ORDER else f"{name} has {order:,} elements; from 2 to {MAX_ORDER:,} are possible."
+    return "" if 2 <= order <= MAX_ORDER else f"{name} has {order:,} elements; 2 to {MAX_ORDER:,} are allowed."
 
 
 def count_elements(kind: str, size: int) -> int:

@@ -20,7 +20,7 @@ def check_length_ranges(ranges: Mapping[str, Sequence[int] | None], min_size: in
     issues = []
     for option, sizes in ranges.items():
         if sizes is not None and len(sizes) != 2:
-            message = f"the shortest and the longest size are needed, as [3, 40]; got {list(sizes)}."
+            message = f"the shortest and the longest size are needed, such as [3, 40]; got {list(sizes)}."
             issues.append(ConfigIssue(option, "not_a_size_range", message))
         elif sizes is not None and sizes[0] > sizes[1]:
             message, hint = "the shortest size comes first.", f"Use [{sizes[1]}, {sizes[0]}]."

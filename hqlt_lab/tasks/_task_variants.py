@@ -120,7 +120,7 @@ def find_variant_issues(task: "GeneratedTask") -> list[ConfigIssue]:
         if variants is None:
             continue
         if not variants or len(variants) > task.eval_size:
-            message = f"from 1 to {task.eval_size} parts are possible with this eval_size, got {len(variants)}."
+            message = f"1 to {task.eval_size} parts are allowed with this eval_size, got {len(variants)}."
             issues.append(ConfigIssue(option, "number_of_parts", message))
         for index, settings in enumerate(variants):
             variant_issues = find_setting_issues(task, settings, option) or find_task_issues(task, settings, option)

@@ -149,7 +149,7 @@ def test_layer_has_the_quantities_of_its_components():
     }.items():  # fmt: skip
         assert (~probes[name].isnan()).all(1).int().tolist() == is_present, name
     assert probes["share"][1:3].tolist() == [[1.0] * HEADS, [0.0] * HEADS]
-    with pytest.raises(KeyError, match=r"No layer has 'keep'. Seen: norm_fw"):
+    with pytest.raises(KeyError, match=r"No layer has 'keep'. Recorded: norm_fw"):
         probes["keep"]
 
 

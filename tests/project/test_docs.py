@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import hqlt_lab as lab
-from hqlt_lab.registry import KINDS, available
+from hqlt_lab.registry import KINDS, find_builtin_modules
 from tests.project.doc_pages import ROOT, bash_commands, replace_in_file, run_hqlt
 
 README = (ROOT / "README.md").read_text()
@@ -147,10 +147,10 @@ def test_python_of_the_studies_page_runs(short_experiments):
     assert "(median of 3 seeds)" in result.stdout
 
 
-def test_components_listed_in_the_readme_exist():
+def test_readme_names_every_built_in_component_and_no_other():
     for kind in KINDS:
         row = next(line for line in README.splitlines() if line.startswith(f"| `{kind}`"))
-        assert set(re.findall(r"`(\w+)`", row)[1:]) <= set(available(kind))
+        assert sorted(re.findall(r"`(\w+)`", row)[1:]) == sorted(find_builtin_modules(kind))
 
 
 def test_baselines_of_the_readme_can_be_built():

@@ -1,5 +1,7 @@
 """Pages, docstrings, comments and messages are free of the phrases that CONTRIBUTING.md replaces."""
 
+import re
+
 import pytest
 
 from tests.project.count_prose import ALLOWED, DOCSTRING_OPENING, PHRASES, ROOT, find_phrases
@@ -37,6 +39,15 @@ def findings():
 def test_prose_has_no_phrase_that_the_style_rules_replace(findings, source):
     found = [finding.describe() for finding in findings if finding.source == source]
     assert not found, f"{len(found)} phrases to rewrite:\n" + "\n".join(found)
+
+
+def test_comments_of_experiment_files_have_at_most_120_columns():
+    lines = {
+        f"{file.name}:{number}": line
+        for file in (ROOT / "experiments").rglob("*.yaml")
+        for number, line in enumerate(file.read_text().split("\n"), 1)
+    }
+    assert lines and [place for place, line in lines.items() if len(line) > 120 and re.search(r"(?:^|\s)#", line)] == []
 
 
 def test_every_allowed_exception_is_still_needed():

@@ -102,7 +102,7 @@ def test_a_loss_that_still_decreases_in_the_median_seed_is_reported(make_experim
     ]
     assert warnings_of(make_experiment("seeds: 3\n"), records) == [
         "delta: the training loss was still decreasing, by 20 % over the last tenth of the steps. "
-        "With more steps the arm may do better."
+        "With more steps the arm may perform better."
     ]
 
 
@@ -293,7 +293,7 @@ def test_scores_of_shortcuts_are_reported_with_the_arms_below(make_experiment, m
     scores = "68.8 (the most frequent of the five values) and 60.2 (the value before the swaps)"
     assert (
         f"Without solving the task, shortcuts reach a test/accuracy of {scores}. "
-        "Not above the highest of these: linear."
+        "Arms that are not above the highest of these scores: linear."
     ) in warnings_of(experiment, records)
     above = [record for record in records if record.arm == "delta"]
-    assert any(sentence.endswith("All arms are above.") for sentence in warnings_of(experiment, above))
+    assert any(sentence.endswith("All arms are above these scores.") for sentence in warnings_of(experiment, above))

@@ -84,7 +84,7 @@ def test_remaining_worker_resumes_the_cells_of_a_killed_and_a_stopped_one(study,
     killed.wait()
     assert all_exited(killed_processes)
     stopped.send_signal(signal.SIGTERM)
-    assert "other workers continue them" in study.wait_for_exit(stopped, code=130)
+    assert "other workers resume them" in study.wait_for_exit(stopped, code=130)
     study.wait_for_exit(last)
     study.wait_for_exit(study.start_command("run"))
     assert_same_results(study, undisturbed)

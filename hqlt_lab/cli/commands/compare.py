@@ -25,7 +25,7 @@ def show_comparison(
     as_json: Annotated[
         bool,
         json_option(
-            "targets, and sentences and entries of each section: settings, code and results, or only published."
+            "targets; settings, code and results, or only published: the sentences and entries of each section."
         ),
     ] = False,
 ) -> None:

@@ -33,7 +33,7 @@ def evaluate_models(
     target: Annotated[
         str,
         typer.Argument(
-            help="A trained cell (key, folder or MLflow run), or an experiment file: all of its arms.",
+            help="A trained cell (key, folder or MLflow run), or an experiment file, for all of its arms.",
             autocompletion=completion.complete_cells_and_files,
         ),
     ],

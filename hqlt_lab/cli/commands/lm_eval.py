@@ -30,8 +30,8 @@ def evaluate_language_models(
     target: Annotated[
         str,
         typer.Argument(
-            help="A trained cell (key, folder or MLflow run), an experiment file: all of its arms, or a folder that "
-            "`hqlt export` wrote.",
+            help="A trained cell (key, folder or MLflow run), an experiment file, for all of its arms, or a folder "
+            "that `hqlt export` wrote.",
             autocompletion=completion.complete_cells_and_files,
         ),
     ],

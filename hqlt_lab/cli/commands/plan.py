@@ -197,7 +197,7 @@ def show_search(experiment: "Experiment", arms: "ArmCosts") -> None:
 
     if not build_search_space(experiment.tune):
         if experiment.has_tuning_cells:
-            console.print("These cells select the tuned values of each arm; the reported seeds follow.")
+            console.print("These cells select the tuned values of each arm; the reported seeds are trained afterwards.")
         return
     for path, axis in experiment.tune.items():
         if not isinstance(axis, list):

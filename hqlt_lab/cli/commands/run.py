@@ -118,7 +118,7 @@ def join_study(
     if result.sync_warning:
         logger.warning(result.sync_warning)
     if not result.complete:
-        logger.warning("Stopped. The cells of this worker are saved; other workers continue them.")
+        logger.warning("Stopped. The cells of this worker are saved; other workers resume them.")
         raise typer.Exit(ExitCode.INTERRUPTED)
 
 

@@ -117,7 +117,7 @@ def check_task(cell: Cell, metrics: RequestedMetrics) -> tuple[Any, Issues]:
         return None, [issue.under("task") for issue in list_issues(error)]
     issues = find_unknown_metrics(task, metrics)
     if cell.train.head == "labeled" and not task.scores_predictions:
-        message = f"task {cell.task['name']!r} scores more than the predicted tokens at its labels."
+        message = f"task {cell.task['name']!r} scores more than the predicted tokens, so it needs all logits."
         issues.append(ConfigIssue("train.head", "labeled_head_not_supported", message, "Use 'all'."))
     try:
         _ = task.vocabulary  # raises an error if the text of a language task is not prepared yet
@@ -217,7 +217,7 @@ def check_empty_fast_weights(model: Any, tokens: int, cell: Cell) -> tuple[Issue
             continue
         length = f"the {tokens} tokens of the longest training sequence of task {cell.task['name']!r}"
         if num_empty >= tokens:
-            message = f"with a delay of {first}, not shorter than {length}, the fast weights never receive a token."
+            message = f"the fast weights never receive a token: the delay of {first} is not shorter than {length}."
             hint = (
                 "Use a smaller window, or timing 'synchronous'. If this is intended, set in the arm: "
                 f"allow: [{EMPTY_FAST_WEIGHTS}]."
@@ -367,7 +367,7 @@ class CompositionChecker:
             return []
         points = [format_levels(composition_point) for composition_point in (first_point, point)]
         at_points = f" at {', '.join(points[0])} and at {', '.join(points[1])}" if point else ""
-        message = f"these arms are identical{at_points}: no setting that affects the result differs."
+        message = f"these arms are identical{at_points}: all settings that affect the result are equal."
         arms = tuple(dict.fromkeys([first_arm.title, arm.title]))
         return [ConfigIssue(arm.location, "identical_arms", message, arms=arms)]
 

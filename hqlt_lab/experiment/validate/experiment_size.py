@@ -23,14 +23,12 @@ def check_size_limits(config: Mapping[str, Any], default_seeds: int, default_tun
     search_cells = max(1, count_search_points(config)) * count_values(config.get("tune_seeds", default_tune_seeds))
     cells = max(compositions * count_values(config.get("seeds", default_seeds)), search_cells)
     if compositions > MAX_COMPOSITIONS:
-        message = (
-            f"there are {format_number(compositions)} compositions, but at most {MAX_COMPOSITIONS:,} are possible."
-        )
+        message = f"there are {format_number(compositions)} compositions, but at most {MAX_COMPOSITIONS:,} are allowed."
         raise ConfigError(
             ConfigIssue("arms", "too_many_compositions", message, REDUCE_HINT, other_paths=("cross", "tune"))
         )
     if cells > MAX_CELLS:
-        message = f"there are {format_number(cells)} cells, but at most {MAX_CELLS:,} are possible."
+        message = f"there are {format_number(cells)} cells, but at most {MAX_CELLS:,} are allowed."
         raise ConfigError(
             ConfigIssue("arms", "too_many_cells", message, REDUCE_HINT, other_paths=("cross", "tune", "seeds"))
         )

@@ -90,17 +90,17 @@ def find_looks_issues(experiment: "Experiment") -> Iterator[ConfigIssue]:
     if not experiment.looks:
         return
     if len(experiment.arms) < 2:
-        message, hint = "there is one arm, so no comparison can be decided.", "Set the number of seeds."
+        message, hint = "there is one arm, so no comparison can be decided.", "Set a fixed number of seeds."
         yield ConfigIssue("seeds", "nothing_to_decide", message, hint)
     reported = [seed for seed in experiment.tune_seeds if experiment.tune and seed in experiment.seeds]
     if reported:
-        message = f"{format_names(map(str, reported))} would be tuned on and reported."
-        hint = f"Use seeds from {len(experiment.seeds)} on, or a number of seeds."
+        message = f"seeds used for tuning cannot be reported too: {format_names(map(str, reported))}."
+        hint = f"List seeds from {len(experiment.seeds)} on, or set only their number."
         yield ConfigIssue("tune_seeds", "tune_seed_reported", message, hint)
     metric = experiment.measure.primary_metric
     if "eval/" in metric:
-        message = f"the number of seeds is decided by the first metric, but {metric!r} is computed after training."
-        yield ConfigIssue("measure.report", "decided_by_lm_eval", message, "Set the number of seeds.")
+        message = f"the first metric decides how many seeds are trained, but {metric!r} is computed after training."
+        yield ConfigIssue("measure.report", "decided_by_lm_eval", message, "Set a fixed number of seeds.")
 
 
 def check_compositions(experiment: "Experiment", metrics: RequestedMetrics, collector: IssueCollector) -> None:

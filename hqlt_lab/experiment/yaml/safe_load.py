@@ -77,7 +77,7 @@ def find_scalar_issue(value: str) -> ConfigIssue | None:
             "",
             "value_too_long",
             f"a value has {len(value):,} characters.",
-            f"At most {MAX_VALUE_LENGTH:,} are possible.",
+            f"At most {MAX_VALUE_LENGTH:,} are allowed.",
         )
     for character in value:
         is_control = unicodedata.category(character) in ("Cc", "Cs") and character not in "\n\t"

@@ -266,4 +266,4 @@ def explain_yaml_error(error: YAMLError, text: str) -> ConfigError:
 def diagnose_unknown(failure: ParseFailure) -> Diagnosis:
     """Return a general message, if no diagnosis matches."""
     excerpt = quote_excerpt(failure.remaining_text or failure.line_text)
-    return Diagnosis(failure.line, "yaml_syntax", f"the file is not YAML from {excerpt} on.", SETTING_HINT)
+    return Diagnosis(failure.line, "yaml_syntax", f"the text from {excerpt} on is not valid YAML.", SETTING_HINT)

@@ -60,7 +60,7 @@ class Probes:
     def __getitem__(self, name: str) -> Tensor:
         """Return a quantity [layers, heads], with nan for layers and heads that do not have it."""
         if name not in self.names:
-            raise KeyError(f"No layer has {name!r}. Seen: {', '.join(self.names)}.")
+            raise KeyError(f"No layer has {name!r}. Recorded: {', '.join(self.names)}.")
         heads = max(len(layer.get(name, [])) for layer in self.layers)
         rows = [layer.get(name, []) for layer in self.layers]
         return torch.tensor([[*row, *[torch.nan] * (heads - len(row))] for row in rows])

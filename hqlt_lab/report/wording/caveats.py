@@ -59,7 +59,8 @@ def describe_shortcut_scores(experiment: Experiment, arms: Sequence[Row]) -> lis
         shortcuts = join_names([f"{score:.1f} ({shortcut})" for shortcut, score in shortcut_scores], 6)
         highest = max(score for _, score in shortcut_scores)
         low = [row.title for row in rows if lower_bound(row, metric) <= highest]
-        result = f"Not above the highest of these: {join_names(low, 6)}." if low else "All arms are above."
+        below = f"Arms that are not above the highest of these scores: {join_names(low, 6)}."
+        result = below if low else "All arms are above these scores."
         sentences.append(f"Without solving the task, shortcuts reach a {metric} of {shortcuts}. {result}")
     return sentences
 
@@ -186,7 +187,7 @@ def describe_decreasing_loss(arms: Sequence[Row]) -> list[str]:
     decreases = {row.title: median_loss_decrease(row) for row in arms}
     return [
         f"{title}: the training loss was still decreasing, by {100 * decrease:.0f} % over the last tenth of the steps. "
-        "With more steps the arm may do better."
+        "With more steps the arm may perform better."
         for title, decrease in decreases.items()
         if decrease > MIN_LOSS_DECREASE
     ]

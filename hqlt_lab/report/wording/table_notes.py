@@ -80,9 +80,9 @@ def looks_notes(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
     spent_alpha = sum(spend_alpha(look) for look in range(1, num_looks + 1))
     return [
         f"Looks: verdicts by {metric} were computed after {join_numbers(looks[:num_looks])} seeds (look {num_looks} of "
-        f"{len(looks)}). Each comparison has the verdict and the interval of the look at which it was decided, or else "
-        f"of the last one. Intervals are corrected for all looks: the probability of any false verdict is at most "
-        f"{100 * ALPHA:.0f} %, of which these looks have spent {100 * spent_alpha:.2g} %."
+        f"{len(looks)}). A decided comparison has the verdict and the interval of the look that decided it, an "
+        f"open one those of the last look. Intervals are corrected for all looks: the probability of any false verdict "
+        f"is at most {100 * ALPHA:.0f} %, of which these looks have used {100 * spent_alpha:.2g} %."
     ]
 
 

@@ -97,7 +97,7 @@ class ClaimLost(StoreError):
     """The lock was lost while a cell was claimed, so another process may have claimed it too."""
 
     def __init__(self) -> None:
-        super().__init__("The connection to the database was lost. Nothing is lost: run the same command again.")
+        super().__init__("The connection to the database was lost. No results are lost: run the same command again.")
 
 
 class PostgresBackend:

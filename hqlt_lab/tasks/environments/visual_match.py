@@ -53,10 +53,10 @@ class VisualMatch(Environment):
     def __post_init__(self) -> None:
         issues = self.check_minimums({"apples": 0, "regrow": 1, "eval_size": 1})
         if len(self.phases) != 3 or min(self.phases) < 0 or not (self.phases[0] and self.phases[2]):
-            message = f"the steps of three phases are needed, as [15, 750, 15]; got {list(self.phases)}."
+            message = f"the steps of three phases are needed, such as [15, 750, 15]; got {list(self.phases)}."
             issues.append(ConfigIssue("phases", "invalid_phases", message))
         if self.apples > len(APPLE_POSITIONS):
-            message = f"at most {len(APPLE_POSITIONS)} is possible, got {self.apples}."
+            message = f"at most {len(APPLE_POSITIONS)} is allowed, got {self.apples}."
             issues.append(ConfigIssue("apples", "above_maximum", message))
         issues += [
             ConfigIssue(
