@@ -54,4 +54,13 @@ class Hgrn2(LinearRule):
 
     def scan_inputs(self, q: Tensor, k: Tensor, v: Tensor, gates: Gates) -> LinearInputs:
         assert gates.log_keep is not None
-        return LinearInputs(q, -torch.expm1(gates.log_keep.to(k.dtype)), v, gates)
+        return LinearInputs(q, one_minus_exp(gates.log_keep.to(k.dtype)), v, gates)
+
+
+def one_minus_exp(log_keep: Tensor) -> Tensor:
+    """Return 1 - e^log_keep with an accurate value and gradient.
+
+    The value of 1 - exp loses digits where log_keep is near 0.  The gradient of expm1 loses them where it is small:
+    torch computes e^x there as expm1(x) + 1.
+    """
+    return torch.where(log_keep > -1.0, -torch.expm1(log_keep), 1 - log_keep.exp())

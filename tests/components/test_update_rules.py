@@ -122,6 +122,22 @@ def test_hgrn2_follows_its_paper(lower_bound):
     assert_rule_equals_loop(rule, lambda t, S, k, v: S * keep[:, :, t, None] + outer(v, 1 - keep[:, :, t]))
 
 
+@pytest.mark.parametrize("logit", [-18.0, -5.0, 0.0, 5.0, 12.0])
+def test_hgrn2_computes_its_key_and_the_gradient_of_the_key_accurately_for_any_keep(logit):
+    """The key 1 - f is small where f is near 1, and its gradient -f is small where f is near 0."""
+    results = {}
+    for dtype in (torch.float64, torch.float32):
+        rule, x = make_rule("hgrn2").to(dtype), torch.ones(1, 3, WIDTH, dtype=dtype)
+        with torch.no_grad():
+            rule.to_keep.weight.fill_(logit / WIDTH)
+        k = torch.zeros(1, H, 3, K, dtype=dtype)
+        log_keep = rule.gates(x).log_keep.detach().requires_grad_()
+        key = rule.scan_inputs(k, k, k, Gates(log_keep)).k
+        results[dtype] = key.double(), torch.autograd.grad(key.sum(), log_keep)[0].double()
+    for actual, expected in zip(results[torch.float32], results[torch.float64], strict=True):
+        torch.testing.assert_close(actual, expected, rtol=1e-5, atol=0)
+
+
 def test_mamba2_follows_its_paper():
     rule = make_rule("mamba2")
     x, *_ = make_inputs(rule)
