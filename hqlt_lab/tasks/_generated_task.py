@@ -76,6 +76,7 @@ class ExampleArrays(NamedTuple):
     tokens: IntArray  # [B, T]
     labels: IntArray  # [B, T]
     lengths: IntArray  # [B]
+    legal_next: IntArray | None = None  # [B, T]; None: no columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -389,18 +390,25 @@ def to_batch(arrays: ExampleArrays) -> Batch:
     """Return examples as tensors."""
     import torch
 
-    return Batch(*map(torch.from_numpy, arrays))
+    legal_next = arrays.tokens[:, :0] if arrays.legal_next is None else arrays.legal_next
+    return Batch(*map(torch.from_numpy, arrays._replace(legal_next=legal_next)))
 
 
 def join_arrays(arrays: Sequence[ExampleArrays], width: int) -> ExampleArrays:
     """Join examples of parts whose rows may differ in width."""
-    paddings = [((0, 0), (0, width - part.tokens.shape[1])) for part in arrays]
+    legal_next = [part.legal_next for part in arrays if part.legal_next is not None]
     return ExampleArrays(
-        np.concatenate([np.pad(part.tokens, padding) for part, padding in zip(arrays, paddings, strict=True)]),
-        np.concatenate(
-            [np.pad(part.labels, padding, constant_values=-1) for part, padding in zip(arrays, paddings, strict=True)]
-        ),
+        pad_and_join([part.tokens for part in arrays], width, 0),
+        pad_and_join([part.labels for part in arrays], width, -1),
         np.concatenate([part.lengths for part in arrays]),
+        pad_and_join(legal_next, width, 0) if legal_next else None,
+    )
+
+
+def pad_and_join(arrays: Sequence[IntArray], width: int, padding: int) -> IntArray:
+    """Return arrays of different widths as one array of this width."""
+    return np.concatenate(
+        [np.pad(part, ((0, 0), (0, width - part.shape[1])), constant_values=padding) for part in arrays]
     )
 
 
