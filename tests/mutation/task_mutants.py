@@ -5,6 +5,7 @@ from tests.mutation._mutant import Mutant
 LABELS, SETS = ("tests/tasks/test_reference_labels.py",), ("tests/tasks/test_training_sets.py",)
 MAD, STRINGS = ("tests/tasks/test_mad_statistics.py",), ("tests/tasks/test_string_statistics.py",)
 LANGUAGES = ("tests/tasks/test_in_context_languages.py",)
+RULER = ("tests/evaluation/test_ruler.py",)
 RECALL = "hqlt_lab/tasks/recall"
 
 IN_PROTOCOLS = [
@@ -112,5 +113,26 @@ IN_PROTOCOLS = [
         "            context = (separator,)\n",
         "            context = (*context, separator)\n",
         LANGUAGES,
+    ),
+    Mutant(
+        "a chain of variables begins again in the middle",
+        "hqlt_lab/evaluation/ruler_samples.py",
+        'f"VAR {name} " for name in variables[:-1]',
+        'f"VAR {variables[0]}X " for name in variables[:-1]',
+        RULER,
+    ),
+    Mutant(
+        "a context of RULER leaves no room for the answer",
+        "hqlt_lab/evaluation/ruler_evaluation.py",
+        "num_tokens + RULER_TASKS[name].prompt.answer_tokens <= length",
+        "num_tokens <= length",
+        RULER,
+    ),
+    Mutant(
+        "the most frequent coded word is an answer",
+        "hqlt_lab/evaluation/ruler_samples.py",
+        "list(vocabulary)[1:4]",
+        "list(vocabulary)[0:3]",
+        RULER,
     ),
 ]
