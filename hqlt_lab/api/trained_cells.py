@@ -75,6 +75,7 @@ def evaluate(
     split: "Split" = "test",
     probe: bool = False,
     long: int | None = None,
+    ruler: bool = False,
     again: bool = False,
     overrides: Sequence[str] = (),
     only: Sequence[str] = (),
@@ -85,13 +86,13 @@ def evaluate(
     """Evaluate a trained cell, or all reported cells of an experiment file; stored results are reused unless `again`.
 
     `lesion`: also evaluate with one memory ablated, "fw" or "kv"; `probe`: also probe the memories;
-    `long`: evaluate at up to this many times the training length.
+    `long`: evaluate at up to this many times the training length; `ruler`: also ask RULER's questions, up to there.
     """
     from hqlt_lab.report.arm_rows import reported_metrics
     from hqlt_lab.study.evaluate_cells import CellEvalRequest, evaluate_cell, evaluate_cells
     from hqlt_lab.track.mlflow_sync import send_evaluations
 
-    request = CellEvalRequest(split=split, lesion=lesion, probe=probe, long=long, again=again)
+    request = CellEvalRequest(split=split, lesion=lesion, probe=probe, long=long, ruler=ruler, again=again)
     if not Path(target).is_file() and Path(target).suffix not in (".yaml", ".yml"):
         folder = find_cell_folder(target, runs)
         cell = evaluate_cell(folder, request)

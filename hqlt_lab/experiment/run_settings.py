@@ -308,7 +308,7 @@ class MeasureConfig:
     def metric_direction(self, metric: str) -> Literal["maximize", "minimize"]:
         """Return whether a metric is maximized or minimized, by its name; `direction` holds for unknown names."""
         if (
-            any(name in metric for name in ("loss", "perplexity", "bits_per_byte"))
+            any(name in metric for name in ("loss", "perplexity", "bits_per_byte", "l1_distance"))
             or metric.split("/")[-1] in ERROR_METRICS
         ):
             return "minimize"

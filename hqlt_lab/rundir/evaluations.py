@@ -67,6 +67,7 @@ def write_evaluation(folder: Path, split: str, lesion: str | None, metrics: dict
 
 
 LONG_CONTEXT_FILE = "long_context.json"
+RULER_PREFIX = "ruler_"  # of the names of curves
 CURVE_TYPES: Mapping[str, tuple[type, ...]] = {
     "name": (str,), "axis": (str,), "points": (list,), "trained": (int, type(None)), "length_factor": (int,),
     "time": (int,),
@@ -77,7 +78,7 @@ CURVE_TYPES: Mapping[str, tuple[type, ...]] = {
 class LongContextCurve:
     """A quantity as a function of another (position, length, ...), measured beyond the training range."""
 
-    name: str  # loss, accuracy, needle, milliseconds_per_token, state_bytes
+    name: str  # loss, accuracy, needle, milliseconds_per_token, state_bytes, ruler_vt and others
     axis: str  # position, length, pairs, distance, context
     points: list[tuple[int, float]]
     trained: int | None = None  # largest axis value in training; None: not applicable
@@ -88,6 +89,11 @@ class LongContextCurve:
     def title(self) -> str:
         """Name of the curve, such as "loss_by_position"."""
         return f"{self.name}_by_{self.axis}"
+
+    @property
+    def is_ruler(self) -> bool:
+        """True for a task of RULER, which is measured separately."""
+        return self.name.startswith(RULER_PREFIX)
 
 
 def read_long_context_curves(folder: Path) -> list[LongContextCurve]:

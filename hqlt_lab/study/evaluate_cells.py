@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hqlt_lab.errors import ConfigError, TrainingError
+from hqlt_lab.registry import find_factory
 from hqlt_lab.rundir.code_hashes import read_code_hashes
 from hqlt_lab.rundir.diagnostics import ProbeTable
 from hqlt_lab.rundir.evaluations import (
@@ -32,6 +33,7 @@ class CellEvalRequest:
     lesion: str | None = None  # the memory to ablate, in addition to the intact model
     probe: bool = False  # whether to probe the memories
     long: int | None = None  # evaluate at up to this many times the training length; None: not at all
+    ruler: bool = False  # whether to ask RULER's questions
     again: bool = False  # recompute stored results
 
     @property
@@ -98,6 +100,7 @@ def evaluate_cell(folder: Path, request: CellEvalRequest) -> CellEvaluation:
     }
     probes = evaluator.probe_memories(request.split) if request.probe else None
     curves = long_context_curves(evaluator, request.long, request.again) if request.long is not None else []
+    curves += ruler_curves(evaluator, request.long or 1, request.again) if request.ruler else []
     return CellEvaluation(
         arm=evaluator.cell.arm,
         seed=evaluator.cell.seed,
@@ -119,7 +122,7 @@ def long_context_curves(evaluator: "CellEvaluator", max_factor: int, again: bool
             f"{evaluator.folder}: {evaluator.cell.task['name']!r} is an environment, which has no long-context "
             "evaluation."
         )
-    stored = read_long_context_curves(evaluator.folder)
+    stored = read_other_curves(evaluator.folder)
     if stored and not again and all(curve.length_factor == max_factor for curve in stored):
         return stored
     trainer, module = evaluator.restore()
@@ -132,7 +135,38 @@ def long_context_curves(evaluator: "CellEvaluator", max_factor: int, again: bool
         )
         write_long_context_curves(evaluator.folder, evaluation.measure_curves())
     evaluator.has_computed = True
-    return read_long_context_curves(evaluator.folder)
+    return read_other_curves(evaluator.folder)
+
+
+def read_other_curves(folder: Path) -> list[LongContextCurve]:
+    """Return the stored long-context curves without those of RULER."""
+    return [curve for curve in read_long_context_curves(folder) if not curve.is_ruler]
+
+
+def ruler_curves(evaluator: "CellEvaluator", max_factor: int, again: bool) -> list[LongContextCurve]:
+    """Return the stored curves of RULER up to this multiple of the training length, or measure them."""
+    from hqlt_lab.evaluation.ruler_evaluation import RulerEval
+    from hqlt_lab.tasks.text.language import Language
+    from hqlt_lab.train.trainer import silence_lightning
+
+    stored = [curve for curve in read_long_context_curves(evaluator.folder) if curve.is_ruler]
+    if stored and not again and all(curve.length_factor == max_factor for curve in stored):
+        return stored
+    task = evaluator.cell.task["name"]
+    if not issubclass(find_factory("task", task), Language):
+        raise TrainingError(f"{evaluator.folder}: RULER asks language models, and {task!r} is not text.")
+    trainer, module = evaluator.restore()
+    with silence_lightning(), trainer.precision_plugin.val_step_context():
+        evaluation = RulerEval.for_language_task(module.model, module.task, evaluator.folder.name)  # type: ignore[arg-type]
+        curves = list(evaluation.measure_curves(max_factor, evaluator.cell.train.eval_batch_size))
+    if not curves:
+        raise TrainingError(
+            f"{evaluator.folder}: {max_factor * module.task.length} tokens are too few for RULER's prompts. Use a "
+            "larger --long."
+        )
+    write_long_context_curves(evaluator.folder, curves)
+    evaluator.has_computed = True
+    return [curve for curve in read_long_context_curves(evaluator.folder) if curve.is_ruler]
 
 
 def median_scores(evaluations: Sequence[CellEvaluation], metric: str) -> dict[str, float]:

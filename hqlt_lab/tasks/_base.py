@@ -30,6 +30,12 @@ class Batch(NamedTuple):
     tokens: "Tensor"  # [B, T] the input; 0 is padding
     labels: "Tensor"  # [B, T] the label at each token; -1: not scored
     lengths: "Tensor"  # [B] the size of each example, as the task's paper counts it
+    legal_next: "Tensor"  # [B, T] bit v: token v may follow; no columns if the task does not know what may follow
+
+    def trim_padding(self, unread_tokens: int) -> "Batch":
+        """Return the batch without the columns that are padding in all rows."""
+        width = int(self.lengths.max()) - unread_tokens
+        return Batch(self.tokens[:, :width], self.labels[:, :width], self.lengths, self.legal_next[:, :width])
 
 
 class EvalSlice(NamedTuple):
@@ -59,6 +65,8 @@ class Task:
     """True for reinforcement-learning tasks, which have episodes instead of examples (`_environment.Environment`)."""
     scores_predictions: ClassVar[bool] = False
     """True if `score_predictions` scores the predicted tokens, so that `train.head: labeled` is possible."""
+    has_rare_sizes: ClassVar[bool] = False
+    """True if the smallest and largest sizes hardly occur.  Batches are then only as wide as their longest row."""
     has_data: ClassVar[bool] = False
     """True if the task reads data files.  `pin_options` then records which data are used, since files can change."""
 

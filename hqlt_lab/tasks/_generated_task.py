@@ -76,6 +76,7 @@ class ExampleArrays(NamedTuple):
     tokens: IntArray  # [B, T]
     labels: IntArray  # [B, T]
     lengths: IntArray  # [B]
+    legal_next: IntArray | None = None  # [B, T]; None: no columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -389,21 +390,25 @@ def to_batch(arrays: ExampleArrays) -> Batch:
     """Return examples as tensors."""
     import torch
 
-    return Batch(*map(torch.from_numpy, arrays))
+    legal_next = arrays.tokens[:, :0] if arrays.legal_next is None else arrays.legal_next
+    return Batch(*map(torch.from_numpy, arrays._replace(legal_next=legal_next)))
 
 
 def join_arrays(arrays: Sequence[ExampleArrays], width: int) -> ExampleArrays:
     """Join examples of variants whose rows may differ in width."""
-    paddings = [((0, 0), (0, width - examples.tokens.shape[1])) for examples in arrays]
+    legal_next = [examples.legal_next for examples in arrays if examples.legal_next is not None]
     return ExampleArrays(
-        np.concatenate([np.pad(examples.tokens, padding) for examples, padding in zip(arrays, paddings, strict=True)]),
-        np.concatenate(
-            [
-                np.pad(examples.labels, padding, constant_values=-1)
-                for examples, padding in zip(arrays, paddings, strict=True)
-            ]
-        ),
+        pad_and_join([examples.tokens for examples in arrays], width, 0),
+        pad_and_join([examples.labels for examples in arrays], width, -1),
         np.concatenate([examples.lengths for examples in arrays]),
+        pad_and_join(legal_next, width, 0) if legal_next else None,
+    )
+
+
+def pad_and_join(arrays: Sequence[IntArray], width: int, padding: int) -> IntArray:
+    """Return arrays of different widths as one array of this width."""
+    return np.concatenate(
+        [np.pad(array, ((0, 0), (0, width - array.shape[1])), constant_values=padding) for array in arrays]
     )
 
 

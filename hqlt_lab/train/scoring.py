@@ -125,7 +125,7 @@ def score_model(model: nn.Module, task: Task, split: Split, batch_size: int, hea
 def eval_batches(task: Task, split: Split, batch_size: int) -> Iterator[tuple[Batch, EvalSlice | None]]:
     """Yield the batches of this process's part of a fixed split, each with its slice if the split has slices.
 
-    A batch has rows of one slice, and is as wide as its longest row.
+    With slices, or if the task has rare sizes, a batch is as wide as its longest row.  It has rows of one slice.
     """
     first, end = (task.eval_size * rank // get_world_size() for rank in (get_rank(), get_rank() + 1))
     for eval_slice in task.slices(split) or (None,):
@@ -134,13 +134,8 @@ def eval_batches(task: Task, split: Split, batch_size: int) -> Iterator[tuple[Ba
             low, high = max(first, eval_slice.first), min(end, eval_slice.first + eval_slice.rows)
         for start in range(low, high, batch_size):
             batch = task.get_examples(split, 0, start, min(batch_size, high - start))
-            yield batch if eval_slice is None else trim_padding(batch, task.unread_tokens), eval_slice
-
-
-def trim_padding(batch: Batch, unread_tokens: int) -> Batch:
-    """Return a batch without the columns that are padding in all rows."""
-    width = int(batch.lengths.max()) - unread_tokens
-    return batch._replace(tokens=batch.tokens[:, :width], labels=batch.labels[:, :width])
+            is_trimmed = eval_slice is not None or task.has_rare_sizes
+            yield batch.trim_padding(task.unread_tokens) if is_trimmed else batch, eval_slice
 
 
 def count_by_slice(

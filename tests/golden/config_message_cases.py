@@ -109,6 +109,9 @@ def list_file_cases() -> Iterator[tuple[str, str, str | bytes]]:
     yield "task.stages", "stages_of_finite_set", "question: What?\ntask: {name: parity, rows: 9, stages: [{}]}\n"
     yield "model.layer_kind", "model_without_memory", VALID + "arms: {a: {model.layer_kind: gated_conv}}\n"
     yield "task.updates", "more_updates_than_pairs", "question: What?\ntask: {name: forgetting_recall, updates: 5}\n"
+    languages = "question: What?\ntask: {name: in_context_languages, %s}\n"
+    yield "task.symbols", "too_many_symbols", languages % "symbols: [4, 61]"
+    yield "task.edges", "too_many_edges", languages % "states: [3, 12]"
     yield "model.mixer", "layers_not_divisible", VALID + "arms: {a: {model.mixer: [sum, sum, sum]}}\n"
     positions = "arms: {a: {model.positions: {name: learned, length: 9}}}\n"
     yield "model.positions", "document_longer_than_positions", VALID + positions

@@ -4,6 +4,8 @@ from tests.mutation._mutant import Mutant
 
 LABELS, SETS = ("tests/tasks/test_reference_labels.py",), ("tests/tasks/test_training_sets.py",)
 MAD, STRINGS = ("tests/tasks/test_mad_statistics.py",), ("tests/tasks/test_string_statistics.py",)
+LANGUAGES = ("tests/tasks/test_in_context_languages.py",)
+RULER = ("tests/evaluation/test_ruler.py",)
 RECALL = "hqlt_lab/tasks/recall"
 
 IN_PROTOCOLS = [
@@ -83,5 +85,54 @@ IN_PROTOCOLS = [
         "return convolved * self.to_gate(x) + x, MemoryState",
         "return convolved * self.to_gate(x), MemoryState",
         ("tests/model/test_model.py",),
+    ),
+    Mutant(
+        "a walk begins at a random state",
+        "hqlt_lab/tasks/state_tracking/_random_automata.py",
+        "state = np.broadcast_to(first_state, (count, walks))",
+        'state = first_state + rng.integers("start", 0, 1, walks)',
+        LANGUAGES,
+    ),
+    Mutant(
+        "a state may lead to itself",
+        "hqlt_lab/tasks/state_tracking/_random_automata.py",
+        " & ~np.eye(most_states, dtype=bool)",
+        " & np.ones((most_states, most_states), dtype=bool)",
+        LANGUAGES,
+    ),
+    Mutant(
+        "the distance counts only legal tokens",
+        "hqlt_lab/tasks/state_tracking/in_context_languages.py",
+        "logits.double().softmax(-1) - true).abs().sum(-1)",
+        "logits.double().softmax(-1) - true).abs().mul(is_legal).sum(-1)",
+        LANGUAGES,
+    ),
+    Mutant(
+        "a context of an n-gram reaches over a separator",
+        "hqlt_lab/tasks/state_tracking/_ngram_guessing.py",
+        "            context = (separator,)\n",
+        "            context = (*context, separator)\n",
+        LANGUAGES,
+    ),
+    Mutant(
+        "a chain of variables begins again in the middle",
+        "hqlt_lab/evaluation/ruler_samples.py",
+        'f"VAR {name} " for name in variables[:-1]',
+        'f"VAR {variables[0]}X " for name in variables[:-1]',
+        RULER,
+    ),
+    Mutant(
+        "a context of RULER leaves no room for the answer",
+        "hqlt_lab/evaluation/ruler_evaluation.py",
+        "num_tokens + RULER_TASKS[name].prompt.answer_tokens <= length",
+        "num_tokens <= length",
+        RULER,
+    ),
+    Mutant(
+        "the most frequent coded word is an answer",
+        "hqlt_lab/evaluation/ruler_samples.py",
+        "list(vocabulary)[1:4]",
+        "list(vocabulary)[0:3]",
+        RULER,
     ),
 ]

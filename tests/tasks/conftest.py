@@ -47,6 +47,15 @@ VARIANTS = [
         {"name": "string_transduction", "operation": operation, "symbols": 4, "test_length": [3, 20]}
         for operation in ("reverse", "duplicate", "odds_first", "sort")
     ),
+    {
+        "name": "in_context_languages",
+        "states": [2, 4],
+        "symbols": [1, 3],
+        "edges": [1, 1],
+        "string_length": [2, 5],
+        "train_length": [2, 3],
+        "test_length": [3, 9],
+    },
     {"name": "memorization", "keys": 50, "train_length": [4, 20]},
     {"name": "induction", "symbols": 3, "train_length": [3, 9]},
 ]

@@ -268,13 +268,20 @@ REFERENCES = {
 }
 
 
+# tasks whose labels are random, with tests of their own
+RANDOM_LABELS = {"in_context_languages"}
+
+
 def find_reference(task):
+    """Return the reference of a task.  Skips the test if its labels are random."""
+    if type(task) in (find_factory("task", name) for name in RANDOM_LABELS):
+        pytest.skip("several labels are right")
     return next(reference for name, reference in REFERENCES.items() if type(task) is find_factory("task", name))
 
 
 def test_every_built_in_task_has_a_reference_implementation():
     built_in = {name for name in GENERATED if find_factory("task", name).__module__.startswith("hqlt_lab.tasks.")}
-    assert built_in == set(REFERENCES)
+    assert built_in == set(REFERENCES) | RANDOM_LABELS
 
 
 @pytest.mark.parametrize("split", ["train", "test"])

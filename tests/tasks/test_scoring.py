@@ -17,7 +17,7 @@ def make_logits(task, batch, correct_rows):
 
 def sum_counts(task, logits, batch):
     """Sum the counts over all examples."""
-    return {key: int(value.sum()) for key, value in task.score_examples(logits, batch).items()}
+    return {key: value.sum().item() for key, value in task.score_examples(logits, batch).items()}
 
 
 def test_perfect_accuracy_is_100_and_counts_of_batches_add_up(task):
@@ -29,11 +29,12 @@ def test_perfect_accuracy_is_100_and_counts_of_batches_add_up(task):
         part = type(batch)(*(field[rows] for field in batch))
         summed.update(sum_counts(task, make_logits(task, part, correct_rows[rows]), part))
     # the groups of macro accuracy are rows of one batch
-    assert {key: totals[key] for key in totals if not key.startswith("macro_")} == {
-        key: count for key, count in summed.items() if not key.startswith("macro_")
-    }
+    assert {key: totals[key] for key in totals if not key.startswith("macro_")} == pytest.approx(
+        {key: count for key, count in summed.items() if not key.startswith("macro_")}
+    )
     perfect = task.compute_metrics(sum_counts(task, make_logits(task, batch, correct_rows | True), batch))
-    assert set(perfect.values()) == {100.0}
+    # the labels of random languages are samples, so that always predicting them is far from their distribution
+    assert {value for name, value in perfect.items() if name != "l1_distance"} == {100.0}
 
 
 def test_accuracy_is_0_if_every_prediction_is_wrong(task):

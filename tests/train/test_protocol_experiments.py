@@ -24,6 +24,7 @@ VOCABULARIES = {"keys": 300, "values": 300, "first_keys": 20, "second_keys": 20}
 SMALLER = {
     "chomsky_stack": {"test_length": [41, 60]},
     "chomsky_duplicate": {"test_length": [41, 60]},
+    "in_context_languages": {"train_length": [2, 3], "test_length": [2, 3]},
     "mamba_selective_copying": {"train_length": [64, 64], "test_length": [64, 64]},
     "mamba_induction": {"test_slices": None},
     "mqar_figure2_512": {"pairs": 8, "train_length": [64, 64], "test_length": [64, 64]},

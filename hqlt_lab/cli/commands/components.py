@@ -145,8 +145,9 @@ def show_examples(name: str) -> None:
     # arrays instead of tensors, because importing torch takes seconds
     batch = (task.generate_arrays if hasattr(task, "generate_arrays") else task.get_examples)("short", 0, 0, 200)
     console.print(f"\n[bold]examples[/bold], labels in brackets; chance level {task.chance_level:.3g} %")
-    for shortcut, accuracy in task.shortcut_scores.get("accuracy", {}).items():
-        console.print(f"accuracy of a shortcut, {shortcut}: {accuracy:.3g} %", markup=False, highlight=False)
+    for metric, scores in task.shortcut_scores.items():
+        for shortcut, score in scores.items() if metric != "normalized_accuracy" else ():
+            console.print(f"{metric} of a shortcut, {shortcut}: {score:.3g} %", markup=False, highlight=False)
     lengths = batch.lengths.tolist()
     rows_by_length = sorted(range(len(lengths)), key=lengths.__getitem__)
     for row in (rows_by_length[0], rows_by_length[20], rows_by_length[60]):

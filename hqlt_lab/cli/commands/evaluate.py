@@ -49,6 +49,10 @@ def evaluate_models(
         int | None,
         typer.Option(min=1, help="Also evaluate at up to N times the training length, such as 8."),
     ] = None,
+    ruler: Annotated[
+        bool,
+        typer.Option("--ruler", help="Also ask a language model the questions of six RULER tasks, up to --long."),
+    ] = False,
     only: OnlyOption = None,
     overrides: SetOption = None,
     again: Annotated[bool, typer.Option("--again", help="Repeat evaluations that were done before.")] = False,
@@ -70,6 +74,7 @@ def evaluate_models(
             split=split,
             probe=probe,
             long=long,
+            ruler=ruler,
             again=again,
             overrides=overrides or (),
             only=only or (),
@@ -89,7 +94,7 @@ def evaluate_models(
     for arm, cells in arms.items() if probe else ():
         console.print()
         print_table(probe_table(arm, cells))
-    for title, curves in group_curves_by_title(arms).items() if long else ():
+    for title, curves in group_curves_by_title(arms).items() if long or ruler else ():
         trained = next(iter(curves.values()))[0].trained
         console.print(f"\n[bold]{title}[/bold]" + (f", trained up to {trained}" if trained is not None else ""))
         print_table(long_context_table(curves))

@@ -28,6 +28,7 @@ AXIS_LABELS = {
     "distance": "distance (tokens)",
     "gap": "blanks between pairs and questions",
     "context": "context (tokens)",
+    "length": "length (tokens)",
 }
 COST_FORMATS: dict[str, Callable[[float], str]] = {"state_bytes": format_bytes, "milliseconds_per_token": "{:g}".format}
 LOG_AXIS_RATIO = 20  # costs that grow by a larger factor get a logarithmic axis
@@ -86,10 +87,12 @@ def format_panel(panel: "Axes", curves: SeedCurves) -> None:
             panel.set_yscale("log")
             panel.yaxis.set_minor_formatter("")
         panel.yaxis.set_major_formatter(lambda y, _: COST_FORMATS[name](y))
-    elif name in ("accuracy", "needle"):
+    elif name in ("accuracy", "needle") or curves[0].is_ruler:
         panel.set_ylim(-3, 103)
     trained = {curve.trained for curve in curves if curve.trained is not None}
     if len(trained) == 1:
         panel.axvline(trained.pop(), color=MUTED, linestyle=":", linewidth=1.2)
-    panel.set(xlabel=AXIS_LABELS.get(axis, axis), ylabel=AXIS_LABELS.get(name, name))
+    panel.set(
+        xlabel=AXIS_LABELS.get(axis, axis), ylabel=AXIS_LABELS.get(name, f"{name} (%)" if curves[0].is_ruler else name)
+    )
     panel.grid(True, axis="y")

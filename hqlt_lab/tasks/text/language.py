@@ -104,7 +104,7 @@ class Language(Task):
         assert split != "short"
         windows = self.corpus.read_windows(split, seed, first, count, self.length)
         tokens, labels = torch.from_numpy(windows.tokens), torch.from_numpy(windows.labels)
-        return Batch(tokens, labels, torch.full((count,), self.length))
+        return Batch(tokens, labels, torch.full((count,), self.length), tokens[:, :0])
 
     def document_starts(self, tokens: "Tensor") -> "Tensor | None":
         return tokens == self.corpus.index.separator if self.documents == "reset" else None
