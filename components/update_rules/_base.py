@@ -53,6 +53,9 @@ class UpdateRule(nn.Module):
     """Key-value pairs that the layer projects per token.  `LinearRule.scan_inputs` may make more writes of them."""
     gate_shape: str = "[B, H, T * writes, ...]"
     """The shape of a gate, for error messages."""
+    scan_is_bitwise_causal: bool = True
+    """Whether no bit of a read depends on later tokens.  A scan that mixes them in rounding, as an FFT does, declares
+    False; the conformance checks then allow rounding errors."""
     backend: str = "auto"
     """The backend of a linear scan, see `ops.dispatch`; set by the model."""
 

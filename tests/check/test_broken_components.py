@@ -4,16 +4,18 @@ import pytest
 import torch
 
 import hqlt_lab as lab
-from hqlt_lab.check.common_checks import combines_with_every_component
-from hqlt_lab.check.component_under_test import ComponentCase
+from hqlt_lab.check.common_checks import combines_with_every_component, reads_only_the_past
+from hqlt_lab.check.component_under_test import ComponentCase, fixed_noise
 from hqlt_lab.check.conformance import check_component, run_check
 from hqlt_lab.components.mixers._base import Mixer
 from hqlt_lab.components.update_rules._base import StepRule
 from hqlt_lab.components.update_rules.delta import Delta
 from hqlt_lab.components.update_rules.gated_delta import GatedDelta
+from hqlt_lab.components.update_rules.gla import Gla
 from hqlt_lab.components.update_rules.linear_attention import LinearAttention
 from hqlt_lab.errors import ConfigError
 from hqlt_lab.ops.memory_schedule import Schedule
+from hqlt_lab.ops.scan.chunked import CHUNK_SIZE
 from hqlt_lab.registry import register
 from tests.issues import raises_issue
 
@@ -37,6 +39,64 @@ def test_rule_that_looks_ahead_fails_causality():
     failed = failed_checks("update_rule", "non_causal")
     assert "reads only the past" in failed
     assert "scan equals the reference" not in failed
+
+
+def run_causality_check(name):
+    return run_check(reads_only_the_past, ComponentCase("update_rule", name))[0]
+
+
+def deviation_before_changed_tokens(name, length):
+    model, x = ComponentCase("update_rule", name).build_model(), fixed_noise(2, length, 8)
+    first_half = x[:, : length // 2]
+    changed = torch.cat([first_half, fixed_noise(2, length - length // 2, 8, seed=1)], 1)
+    return (model(x)[0] - model(changed)[0])[:, : length // 2].abs().max().item()
+
+
+def test_rule_whose_chunks_read_their_last_token_fails_causality():
+    """The leak starts in a full chunk, so that 9 tokens do not show it."""
+
+    @register("update_rule", "leaky_chunk")
+    class LeakyChunk(GatedDelta):
+        def gates(self, x):
+            gates = super().gates(x)
+            tokens = torch.arange(x.shape[1])
+            chunk_end = tokens // CHUNK_SIZE * CHUNK_SIZE + CHUNK_SIZE - 1
+            last_token = torch.where(chunk_end < x.shape[1], chunk_end, tokens)
+            return gates._replace(log_keep=gates.log_keep + 0.1 * gates.log_keep[..., last_token])
+
+    assert deviation_before_changed_tokens("leaky_chunk", 9) == 0
+    result = run_causality_check("leaky_chunk")
+    assert result.outcome == "failed" and "change the outputs before by" in result.detail
+
+
+def test_scan_whose_rounding_depends_on_later_gates_fails_causality():
+    """Decays relative to the middle token of a sub-chunk cancel in exact arithmetic only, as in fla#1240."""
+
+    @register("update_rule", "midpoint_anchor")
+    class MidpointAnchor(Gla):
+        def scan(self, q, k, v, gates, state, context):
+            g = gates.log_keep.cumsum(2)
+            tokens = torch.arange(g.shape[2])
+            anchor = g[:, :, (tokens // 16 * 16 + 8).clamp(max=g.shape[2] - 1)]
+            factor = (g - anchor).exp() * (anchor - g).exp()  # 1 up to rounding
+            return super().scan(q, k * factor, v, gates, state, context)
+
+    assert deviation_before_changed_tokens("midpoint_anchor", 101) < 1e-9  # what a tolerance would accept
+    result = run_causality_check("midpoint_anchor")
+    assert result.outcome == "failed" and "the arithmetic depends on later tokens" in result.detail
+    MidpointAnchor.scan_is_bitwise_causal = False
+    assert run_causality_check("midpoint_anchor").outcome == "passed"
+
+
+def test_scan_whose_gradients_reach_later_tokens_fails_causality():
+    @register("update_rule", "leaky_gradient")
+    class LeakyGradient(Delta):
+        def gates(self, x):
+            zero = x.mean(1, keepdim=True) - x.mean(1, keepdim=True).detach()  # 0, with a gradient
+            return super().gates(x + zero)
+
+    result = run_causality_check("leaky_gradient")
+    assert result.outcome == "failed" and "gradient with respect to later tokens" in result.detail
 
 
 def test_rule_whose_scan_decays_wrongly_differs_from_the_reference():
