@@ -86,7 +86,7 @@ def describe_fixed_settings(composition: Composition, tests: Sequence[BatteryTes
     """Return sentences on the settings of the composition that are not used, and on added layers."""
     sentences = []
     if composition.replaced_sizes:
-        sizes = ", ".join(f"{name} {format_value(value)}" for name, value in composition.replaced_sizes.items())
+        sizes = ", ".join(f"{name} {value}" for name, value in composition.replaced_sizes.items())
         sentences.append(f"Sizes are those of the battery. Those of the composition are not used: {sizes}.")
     tests_by_setting: dict[str, list[str]] = {}
     for test in tests:

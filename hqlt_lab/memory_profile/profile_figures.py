@@ -1,7 +1,7 @@
 """Figures of memory profiles: normalized scores of each test, and how they change with the length of sequences.
 
-Seeds are summarized by their mean, bars are 95 % confidence intervals over seeds.  The axis begins a little below 0,
-so that intervals of tests at chance are cut there.
+Seeds are summarized by their mean, bars are 95 % confidence intervals over seeds.  The axis begins a little below 0;
+scores and intervals that reach further are drawn to its edge.
 """
 
 from collections.abc import Sequence
@@ -47,7 +47,8 @@ def draw_profile(profile: MemoryProfile) -> ReportFigure | None:
             add_legend(figure, panels[1])
     caption = (
         "Scores normalized so that 0 is chance and 100 perfect; means over seeds with 95 % confidence intervals. "
-        f"Open markers: sequences that are longer than in training. Components: {profile.composition}."
+        "Open markers, and lengths above 1: sequences that are longer than the longest in training. "
+        f"Components: {profile.composition}."
     )
     return ReportFigure(name="profile", title=f"Memory profile of {profile.name}", caption=caption, figure=figure)
 
@@ -87,9 +88,14 @@ def draw_scores(
         if low is not None and high is not None:
             panel.plot([low, high], [y, y], color=color, linewidth=1.6, solid_capstyle="butt")
         face = "white" if score.is_longer else color
-        panel.plot([score.normalized], [y], marker=marker, color=color, markerfacecolor=face, linestyle="none")
+        panel.plot([drawn_value(score)], [y], marker=marker, color=color, markerfacecolor=face, linestyle="none")
     if name:
         panel.plot([], [], marker=marker, color=color, linestyle="none", label=name)
+
+
+def drawn_value(score: ProfileScore) -> float:
+    """Return the normalized score, or the edge of the axis if it is below."""
+    return max(score.normalized or 0.0, LOWEST)
 
 
 def finish_score_panel(panel: "Axes", labels: Sequence[str]) -> None:
@@ -118,7 +124,7 @@ def draw_lengths(panel: "Axes", lines: dict[str, list[ProfileScore]]) -> None:
     """Draw the score of each test over the length of its sequences, relative to the longest in training."""
     panel.axvspan(0.5, 1, color=MUTED, alpha=0.18, linewidth=0)
     for index, (test, scores) in enumerate(lines.items()):
-        x, y = [score.relative_length for score in scores], [score.normalized for score in scores]
+        x, y = [score.relative_length for score in scores], [drawn_value(score) for score in scores]
         style = {"color": PALETTE[index % len(PALETTE)], "marker": MARKERS[index % len(MARKERS)]}
         panel.plot(x, y, **style, label=test.replace("_", " "))
     ticks = sorted({round(score.relative_length or 0, 1) for scores in lines.values() for score in scores})
@@ -127,5 +133,5 @@ def draw_lengths(panel: "Axes", lines: dict[str, list[ProfileScore]]) -> None:
     panel.minorticks_off()
     panel.set_xlim(0.8, max(ticks) * 1.15)
     panel.set_ylim(LOWEST, HIGHEST)
-    panel.set(xlabel="longest test sequence / longest training sequence", ylabel="normalized score")
+    panel.set(xlabel="test length / training length", ylabel="normalized score")
     panel.grid(True, axis="y")

@@ -1,6 +1,7 @@
 """`hqlt profile`: what a composition of components learns in a fixed battery of small experiments."""
 
 import logging
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -55,7 +56,10 @@ def profile_composition(
     tracking: TrackingOption = None,
     as_json: Annotated[
         bool,
-        json_option("name, composition, settings, notes, scores; a list of them if all profiles are compared."),
+        json_option(
+            "name, composition, settings, notes, scores; a list of them if all profiles are compared; "
+            "with --plan a list of test, cells, tokens, seconds."
+        ),
     ] = False,
 ) -> None:
     """Profile a composition: a fixed battery of small experiments, one table and one figure.  Run it again to resume.
@@ -85,7 +89,7 @@ def profile_composition(
         exit_interrupted()
     finally:
         progress.close()
-    print(result.profile.to_json(), end="") if as_json else print_profile(result)
+    print(result.profile.to_json(), end="") if as_json else print_profile(result, runs)
     for message in result.remarks:
         logger.warning(message)
     if not result.complete:
@@ -143,18 +147,21 @@ def show_plan(experiments: "Mapping[str, Experiment]", as_json: bool) -> None:
     )
 
 
-def print_profile(result: "ProfileResult") -> None:
+def print_profile(result: "ProfileResult", runs: Path) -> None:
     """Print the table of a profile, and where its files are."""
     from hqlt_lab.memory_profile.profile_tables import build_profile_table
     from hqlt_lab.report.render.text_tables import fit_to_width, render_rich_table
 
     table = fit_to_width(build_profile_table(result.profile), console.width)
     print_table(render_rich_table(f"Memory profile: {result.profile.name}", table))
-    folder = display_path(result.folder)
     console.print("\nNext:")
-    console.print(f"    {escape(folder)}/profile.svg    # the figure; also profile.png", soft_wrap=True)
-    console.print(f"    hqlt report {escape(folder)}/FILE.yaml    # the study of one test", soft_wrap=True)
-    console.print("    hqlt profile    # compare all profiles", soft_wrap=True)
+    options = f" --runs {shlex.quote(str(runs))}" if runs != Path("runs") else ""
+    for command, purpose in {
+        display_path(result.folder / "profile.svg"): "the figure; also profile.png",
+        f"ls {shlex.quote(display_path(result.folder))}/*.yaml": "the studies, for hqlt report, status and ui",
+        f"hqlt profile{options}": "compare all profiles",
+    }.items():
+        console.print(escape(f"    {command}    # {purpose}"), soft_wrap=True)
 
 
 def show_all_profiles(runs: Path, as_json: bool) -> None:
