@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hqlt_lab.memory_profile.profile_comparison import ProfileComparison
 
 PROFILES_DIR = "profiles"  # in the folder of runs
-PROFILE_NAME = re.compile(r"\w[\w.-]*")
+PROFILE_NAME = re.compile(r"[^\W_][\w.-]*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +100,12 @@ def prepare_profile(
     name = name or default_name(file, composition)
     if not PROFILE_NAME.fullmatch(name):
         message = f"{name!r} cannot be the name of a profile."
-        raise ConfigError.at("--name", "invalid_profile_name", message, "Use letters, digits, and _ . - inside.")
+        raise ConfigError.at(
+            "--name",
+            "invalid_profile_name",
+            message,
+            "Use letters, digits, '_', '.' and '-', and begin with a letter or digit.",
+        )
     folder = Path(runs) / PROFILES_DIR / name
     experiments = build_experiments(battery, composition, name, folder, others, by_section["model"])
     notes = describe_fixed_settings(composition, load_battery())

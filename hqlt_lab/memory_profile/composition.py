@@ -69,13 +69,13 @@ def select_arm(experiment: Experiment, name: str | None) -> Arm:
     if name is None:
         if len(experiment.arms) == 1:
             return experiment.arms[0]
-        message = f"{experiment.file} has {len(experiment.arms)} arms, and a profile is of one."
+        message = f"{experiment.file} has {len(experiment.arms)} arms, and a profile needs one of them."
         raise ConfigError.at("--arm", "arm_needed", message, f"Arms: {titles}.")
     by_title = [arm for arm in experiment.arms if arm.title == name]
     by_name = [arm for arm in experiment.arms if arm.name == name]
     if by_title or len(by_name) == 1:
         return (by_title or by_name)[0]
-    message = f"{experiment.file} has {'several arms' if by_name else 'no arm'} of the name {name!r}."
+    message = f"{experiment.file}: {'several arms have' if by_name else 'no arm has'} the name {name!r}."
     suggestion = "" if by_name else did_you_mean(name, (arm.title for arm in experiment.arms))
     raise ConfigError.at("--arm", "unknown_arm", message, join_sentences(suggestion, f"Arms: {titles}."))
 

@@ -153,7 +153,7 @@ def test_a_mistake_is_reported_once_with_the_option_that_caused_it(tmp_path):
 
 def test_invalid_names_of_tests_and_profiles_are_refused(tmp_path):
     with raises_issue("--test", "unknown_profile_test"):
-        prepare(tmp_path, [], tests=["recal_8"])
+        prepare(tmp_path, [], tests=["recall_9"])
     for name in ("../x", ".x", "a b", "-x"):
         with raises_issue("--name", "invalid_profile_name"):
             prepare(tmp_path, [], name)

@@ -70,7 +70,8 @@ def profile_composition(
     from hqlt_lab import api
 
     if file is None and not overrides:
-        for option, value in {"--arm": arm, "--name": name, "--test": tests, "--plan": plan}.items():
+        options = {"--arm": arm, "--name": name, "--test": tests, "--plan": plan}
+        for option, value in {**options, "--workers": workers, "--tracking": tracking}.items():
             if value:
                 message = "there are no components to profile."
                 raise ConfigError.at(option, "no_composition", message, "Name an experiment file, or use --set.")
