@@ -19,6 +19,7 @@ setup(
     package_data={
         "hqlt_lab": ["py.typed"],
         "hqlt_lab.cli": ["templates/*.txt"],
+        "hqlt_lab.memory_profile": ["battery/*.yaml"],
         "hqlt_lab.report.render": ["templates/*.*"],
     },
 )

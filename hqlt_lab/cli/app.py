@@ -18,6 +18,7 @@ from hqlt_lab.cli.commands import (
     generate,
     lm_eval,
     plan,
+    profile,
     report,
     run,
     schema,
@@ -108,6 +109,7 @@ app.command("evaluate")(evaluate.evaluate_models)
 app.command("lm-eval")(lm_eval.evaluate_language_models)
 app.command("generate")(generate.generate_text)
 app.command("export")(export.export_model)
+app.command("profile")(profile.profile_composition)
 app.command("compare")(compare.show_comparison)
 app.command("forget")(status.forget_cells)
 app.command("ui")(ui.serve_ui)

@@ -39,6 +39,7 @@ COMMAND_LINES = {
     "hqlt plan": "plan study.yaml",
     "hqlt train": "train study.yaml",
     "hqlt run": "run study.yaml",
+    "hqlt profile": "profile --name tiny --test recall_8 --set train.steps=2 --set task.eval_size=2 --set seeds=1",
     "hqlt status": "status study.yaml",
     "hqlt report": "report study.yaml",
     "hqlt logs": "logs KEY",
@@ -52,7 +53,7 @@ COMMAND_LINES = {
 # commands that print a list, with an entry per cell, component or prompt
 LIST_COMMANDS = {"check", "doctor", "plan", "status", "evaluate", "lm-eval", "generate", "forget"}
 # they run conformance checks, use MLflow or import lm-eval
-SLOW_COMMANDS = ("hqlt run", "hqlt check", "hqlt evaluate", "hqlt lm-eval")
+SLOW_COMMANDS = ("hqlt run", "hqlt profile", "hqlt check", "hqlt evaluate", "hqlt lm-eval")
 JSON_COMMANDS = [
     pytest.param(command, marks=[pytest.mark.slow] if command in SLOW_COMMANDS else []) for command in COMMAND_LINES
 ]

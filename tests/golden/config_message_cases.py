@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 
 from hqlt_lab import registry
 from hqlt_lab.agent.networks import ObservationEncoder
+from hqlt_lab.api.run_profile import prepare_profile
 from hqlt_lab.api.task_evaluation import merge_evaluate_config
 from hqlt_lab.check.backend_comparison import compare_backends
 from hqlt_lab.check.conformance import check_component, select_checks
@@ -351,6 +352,18 @@ def run_with_gpu(case: Case) -> object:
         return case()
 
 
+def profile_two_compositions() -> object:
+    for mixer in ("sum", "vector"):
+        prepared = prepare_profile(None, name="mine", overrides=[f"model.mixer={mixer}"], tests=["recall_8"])
+        prepared.profile.save(prepared.folder)
+    return None
+
+
+def profile_arm(arm: str | None) -> object:
+    Path("study.yaml").write_text("question: Which?\ntask: parity\narms: {plain: {}, other: {model.mixer: sum}}\n")
+    return prepare_profile("study.yaml", arm=arm)
+
+
 FILTERED_LABELS: list[Mapping[str, str]] = [{"arm": "a", "seed": "0"}, {"arm": "b", "seed": "1"}]
 DEVICES = SimpleNamespace(train=TrainConfig(batch_size=12), trainer=TrainerConfig(devices=4))
 
@@ -389,6 +402,15 @@ CASES: list[Case] = [
     lambda: build_model(**SMALL_MODEL, mixer={"name": "head_split", "fw_heads": 3}),
     lambda: build_model(**SMALL_MODEL, mixer="head_split", fw={"heads": 2}),
     lambda: build_model(**SMALL_MODEL, fw={"key_dim": 6, "value_dim": 8}),
+    # memory profiles
+    lambda: prepare_profile(None, arm="plain"),
+    lambda: prepare_profile(None),
+    lambda: prepare_profile(None, name="../mine"),
+    lambda: prepare_profile(None, name="mine", tests=["recall_9"]),
+    lambda: profile_arm(None),
+    lambda: profile_arm("plane"),
+    profile_two_compositions,
+    lambda: run_hqlt("profile", "--plan"),
     # files with components
     lambda: registry.load_components("nowhere.py"),
     lambda: registry.load_components(Path.cwd()),

@@ -86,11 +86,13 @@ ALLOWED_IMPORTS = {
     "report.wording",
     "report.stats": "experiment stats study report",
     "report.wording": "formatting experiment stats rundir study report report.stats",
-    "api": "errors files redact registry experiment rundir train hugging_face generation track study report",
+    "memory_profile": "errors files formatting model experiment rundir report",
+    "api": "errors files redact registry experiment rundir train hugging_face generation track study report "
+    "memory_profile",
     "check": "errors files registry ops components model tasks experiment rundir train study report",
     "cli": "process_settings log_handler redact registry cli.commands cli.terminal",
     "cli.commands": "errors files formatting hashing registry data model experiment rundir agent train generation "
-    "track study report check api cli.templates cli.terminal",
+    "track study report memory_profile check api cli.templates cli.terminal",
     "cli.templates": "errors registry",
     "cli.terminal": "errors files formatting log_handler redact registry model experiment study",
     "reference_pages": "registry experiment cli",
