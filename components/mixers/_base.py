@@ -26,7 +26,7 @@ each memory its own heads (`own_heads`); fw and kv are then the outputs of these
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from torch import Tensor, nn
 
@@ -44,12 +44,12 @@ class Mixer(nn.Module):
         """Return the weights of fw and kv: plain numbers, or tensors that broadcast to [B, H, T, V]."""
         raise NotImplementedError(f"{type(self).__name__} implements none of `weights`, `contributions`, `forward`.")
 
-    def contributions(self, x: Tensor, fw: Any, kv: Any) -> tuple[Tensor, Tensor]:
-        """Return the summands of the output [B, H, T, V] that come from fw and kv; None: a memory that is not read."""
+    def contributions(self, x: Tensor, fw: Tensor, kv: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the summands of the output [B, H, T, V] that come from fw and kv."""
         a, b = self.weights(x)
         return a * fw, b * kv
 
-    def forward(self, x: Tensor, fw: Any, kv: Any) -> Tensor:
+    def forward(self, x: Tensor, fw: Tensor, kv: Tensor) -> Tensor:
         from_fw, from_kv = self.contributions(x, fw, kv)
         return from_fw + from_kv
 

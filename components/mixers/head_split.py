@@ -10,7 +10,7 @@ so the heads of softmax cost no fast weights, and the other way round.  With n =
 arXiv:2606.20097 (HydraHead).
 """
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 from torch import Tensor
@@ -35,13 +35,13 @@ class HeadSplit(Mixer):
             message = f"{fw_heads} of {heads} heads are not possible."
             raise ConfigError.at("fw_heads", "out_of_range", message, f"Use a number from 0 to {heads}.")
         self.fw_heads, self.own_heads = fw_heads, {"fw": fw_heads, "kv": heads - fw_heads}
-        self.reads = tuple(name for name, count in self.own_heads.items() if count)  # type: ignore[misc]
+        self.reads = tuple(name for name in Mixer.reads if self.own_heads[name])
 
-    def contributions(self, x: Tensor, fw: Any, kv: Any) -> tuple[Tensor, Tensor]:
+    def contributions(self, x: Tensor, fw: Tensor | None, kv: Tensor | None) -> tuple[Tensor, Tensor]:
         mixed = self(x, fw, kv)
         is_fw = torch.arange(mixed.shape[1], device=mixed.device)[:, None, None] < self.fw_heads
         return mixed.where(is_fw, 0.0), mixed.where(~is_fw, 0.0)
 
-    def forward(self, x: Tensor, fw: Any, kv: Any) -> Tensor:
+    def forward(self, x: Tensor, fw: Tensor | None, kv: Tensor | None) -> Tensor:
         outputs = [output for output in (fw, kv) if output is not None]
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs, 1)

@@ -10,8 +10,6 @@ initialization it equals `sum` if both outputs have an rms of 1.
 Dong et al. 2024, arXiv:2411.13676 (Hymba, which halves the sum).
 """
 
-from typing import Any
-
 from torch import Tensor, nn
 
 from hqlt_lab.components._heads import HeadNorm, split_heads
@@ -28,7 +26,7 @@ class Normalized(Mixer):
         self.heads = heads
         self.norms = nn.ModuleDict({name: HeadNorm(heads * value_dim, eps=EPS) for name in ("fw", "kv")})
 
-    def contributions(self, x: Tensor, fw: Any, kv: Any) -> tuple[Tensor, Tensor]:
+    def contributions(self, x: Tensor, fw: Tensor, kv: Tensor) -> tuple[Tensor, Tensor]:
         return self.normalize("fw", fw), self.normalize("kv", kv)
 
     def normalize(self, name: str, output: Tensor) -> Tensor:

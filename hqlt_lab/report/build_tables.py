@@ -125,8 +125,8 @@ def metric_columns(rows: Sequence[Row], metric: str, prefix: str) -> dict[str, C
 
 def format_median(summary: Summary, metric: str) -> str:
     """Return e.g. "99.7 ± 0.1" (median and MAD); without the MAD for a single seed."""
-    spread = f" ± {format_rounded(summary.mad, metric)}" if summary.n > 1 else ""
-    return format_rounded(summary.median, metric) + spread
+    mad = f" ± {format_rounded(summary.mad, metric)}" if summary.n > 1 else ""
+    return format_rounded(summary.median, metric) + mad
 
 
 def format_mean(summary: Summary, metric: str) -> str:

@@ -69,7 +69,7 @@ def concat_states(first, second):
 
 
 def test_memory_does_not_grow_for_parity_in_bfloat16():
-    """With rounded unit keys it would grow exponentially over 2,000 reflections."""
+    """With rounded unit keys the memory would grow exponentially over 2,000 reflections."""
     model = build_model(width=64, heads=1, layers=1, update_rule={"name": "delta", "max_beta": 2}, mixer="fw_only")
     memory = model.memories[0]
     x = torch.randn(1, 1, 64).expand(1, 2000, 64)
@@ -248,7 +248,7 @@ def test_dropout_applies_in_training_to_inputs_and_outputs_of_sub_layers():
 
 
 def test_a_gated_convolution_multiplies_a_convolution_with_a_linear_map():
-    """Also at the end of a row, where each token sees the last three inputs."""
+    """Each token sees the last three inputs of its row, up to the end of the row."""
     model = build_model(**SMALL, layer_kind=["gated_conv", "memory"]).double()
     layer, x = model.blocks[0].memory, torch.randn(2, 5, 16, dtype=torch.float64)
     torch.nn.init.normal_(layer.to_gate.bias)

@@ -412,8 +412,8 @@ REVERTED_FIXES = [
     Mutant(
         "names of other libraries are not suggested",
         "registry/settings_parsing.py",
-        "known = [valid for valid in valid_names if",
-        "known = [valid for valid in valid_names if False and",
+        "synonyms = [valid for valid in valid_names if",
+        "synonyms = [valid for valid in valid_names if False and",
         ("tests/experiment/test_config_errors.py",),
     ),
     Mutant(
@@ -932,14 +932,14 @@ MUTANTS = [
     Mutant(
         "changed lines of a journal in use are not noticed",
         "hqlt_lab/study/ledger/journal.py",
-        "if digest_bytes(known) != self.digest.digest():",
-        "if not known and self.size:",
+        "if digest_bytes(known_bytes) != self.digest.digest():",
+        "if not known_bytes and self.size:",
         ("tests/study/test_journal.py",),
     ),
     Mutant(
         "incomplete lines of a journal in use are not noticed",
         "hqlt_lab/study/ledger/journal.py",
-        "            for line in BytesIO(added):\n                parse_operation(line)\n        self.digest",
+        "            for line in BytesIO(added_bytes):\n                parse_operation(line)\n        self.digest",
         "        self.digest",
         ("tests/study/test_journal.py",),
     ),
@@ -1190,8 +1190,8 @@ MUTANTS = [
     Mutant(
         "the main effect has the other sign",
         "hqlt_lab/report/stats/factorial_effects.py",
-        "terms.append((-1) ** taken.count(False) *",
-        "terms.append((-1) ** taken.count(True) *",
+        "terms.append((-1) ** uses_level.count(False) *",
+        "terms.append((-1) ** uses_level.count(True) *",
         ("tests/report/test_effects.py",),
     ),
 ]

@@ -19,8 +19,8 @@ IN_NEWER_PARTS = [
     Mutant(
         "held queries of a block border belong to the next block",
         "hqlt_lab/ops/scan/channel_gate_chunk.py",
-        "block = (seen - 1).clamp(min=0) // self.block_size",
-        "block = seen // self.block_size",
+        "block = (seen_writes - 1).clamp(min=0) // self.block_size",
+        "block = seen_writes // self.block_size",
         (CHANNEL_SCAN,),
     ),
     Mutant(

@@ -125,7 +125,7 @@ def test_gradient_of_log_keeps_is_accurate_where_keeps_are_small(log_keep, write
 
 @pytest.mark.parametrize("different_keys", [1, 2])
 def test_repeated_keys_with_beta_two_do_not_overflow(different_keys):
-    """This is the case of parity: the state changes its sign at every step."""
+    """With beta 2 a repeated key changes the sign of the state at every step, as in parity."""
     q, k, v, _ = make_inputs(256, gates=())
     k = k[:, :, torch.arange(256) % different_keys]
     two = torch.full((2, 3, 256), 2.0, dtype=torch.float64)

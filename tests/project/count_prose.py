@@ -50,7 +50,10 @@ PHRASES = {
     "crew": r"\b(?:crews?|errands?|couriers?|canary|canaries|knocking|lessons?)\b",
 }
 DOCSTRING_OPENING = "docstring opening"  # a docstring that begins with one of these cannot be read alone
-OPENING_PATTERN = r"(?:The same|Of|Those|Their|These|They|It|Others|Not|There and back)\b"
+OPENING_PATTERN = (
+    r"(?:The same|Of|Those|Their|These|They|It|Others|Not|There and back|And|Also|As above|As before|Likewise|Ditto|"
+    r"Such|That|This is)\b"
+)
 SOURCES = ("markdown", "yaml", "html", "template", "docstring", "comment", "message")
 
 # phrases that are right where they stand: (end of the file's path, part of the text)

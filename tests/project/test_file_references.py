@@ -26,7 +26,7 @@ def test_files_named_on_a_page_exist(page, paths):
 
 @pytest.mark.parametrize("page", [ROOT / "CONTRIBUTING.md", ROOT / "docs/design.md"], ids=lambda page: page.name)
 def test_modules_named_without_a_folder_exist(page, paths):
-    """On other pages such a name may be a file that the reader creates."""
+    """Only these two pages are tested: on others a name without a folder may be a file that the reader creates."""
     named = set(re.findall(r"`(\w+\.py)`", page.read_text()))
     assert len(named) > 3
     assert [name for name in sorted(named) if not is_part_of(name, [*paths, "/setup.py"])] == []

@@ -65,6 +65,13 @@ def test_every_phrase_is_found_in_a_docstring(tmp_path):
         assert [finding.phrase for finding in found] == [phrase]
 
 
+@pytest.mark.parametrize("opening", ["The same", "And", "Also", "As above", "Likewise", "Such", "That", "This is"])
+def test_docstrings_that_continue_another_one_are_found(opening, tmp_path):
+    (tmp_path / "hqlt_lab").mkdir()
+    (tmp_path / "hqlt_lab/module.py").write_text(f'def f():\n    """{opening} for a batch."""\n')
+    assert [finding.phrase for finding in find_phrases(tmp_path)] == [DOCSTRING_OPENING]
+
+
 def test_phrases_are_found_in_all_kinds_of_files(tmp_path):
     (tmp_path / "hqlt_lab").mkdir()
     (tmp_path / "page.md").write_text("# Title\n\nNobody\n")

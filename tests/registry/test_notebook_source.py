@@ -114,7 +114,7 @@ def test_redefined_helper_and_changed_constant_change_the_source(notebook):
 
 
 def test_cell_that_registered_a_class_without_methods_is_found(notebook):
-    """Such a class has no code that names its cell, and two cells define it."""
+    """A class without methods has no code that names its cell, and here two cells define the class."""
     cell = (
         'from hqlt_lab.components.mixers.sum import Sum\n@register("mixer", "mine")\nclass Mine(Sum):\n    scale = {}\n'
     )

@@ -66,14 +66,14 @@ class LedgerWriter:
         return {name: (each.verdict, each.look, each.n) for name, each in differences.items()}
 
 
-def spread(seed):
+def seed_noise(seed):
     """Return noise of the size 1 that differs between seeds."""
     return (0.3, -1.1, 0.9, -0.2, 1.2, -0.8, 0.5, -0.6)[seed % 8]
 
 
 def b_is_worse_and_c_equal(arm, seed):
     """Return losses: every seed of b is worse by far, c differs from a by noise."""
-    return {"a": 1.0, "b": 60.0 + 0.1 * spread(seed), "c": 1.0 + spread(seed)}[arm.split(",")[0]]
+    return {"a": 1.0, "b": 60.0 + 0.1 * seed_noise(seed), "c": 1.0 + seed_noise(seed)}[arm.split(",")[0]]
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_decided_arms_get_no_more_seeds_and_the_baseline_those_of_the_undecided(
 
 def test_plan_and_report_come_to_the_same_decisions_in_a_crossed_study(write):
     study = write("arms: {a: {}, b: {model.mixer: vector}}\ncross: {train.lr: [1e-2, 1e-3]}\n" + SEEDS)
-    study.finish_cells(lambda arm, seed: 1.0 + (50 * ("b, lr=0.01" in arm)) + 0.1 * spread(seed + len(arm)))
+    study.finish_cells(lambda arm, seed: 1.0 + (50 * ("b, lr=0.01" in arm)) + 0.1 * seed_noise(seed + len(arm)))
     assert study.count_seeds() == {"a, lr=0.01": 3, "a, lr=0.001": 8, "b, lr=0.01": 3, "b, lr=0.001": 8}
     assert study.verdicts() == {"b, lr=0.01": ("worse", 1, 3), "b, lr=0.001": ("not_significant", 3, 8)}
     result = study.plan().evaluate_looks()
@@ -102,7 +102,7 @@ def test_plan_and_report_come_to_the_same_decisions_in_a_crossed_study(write):
 
 def test_an_arm_that_is_also_a_baseline_has_the_seeds_of_both_comparisons(write):
     text = "arms: {a: {}, b: {model.mixer: vector}}\none_at_a_time: {train.lr: [1e-3]}\n" + SEEDS
-    study = write(text).finish_cells(lambda arm, seed: 50.0 * ("lr=0.001" in arm) + spread(seed + len(arm)))
+    study = write(text).finish_cells(lambda arm, seed: 50.0 * ("lr=0.001" in arm) + seed_noise(seed + len(arm)))
     assert study.count_seeds() == {"a": 8, "a, lr=0.001": 8, "b": 8, "b, lr=0.001": 8}
     assert study.verdicts()["a, lr=0.001"] == ("worse", 1, 3)  # later seeds are for b alone
 
@@ -152,7 +152,7 @@ def test_lost_seeds_do_not_stall_a_look(write, state):
     def lose_some(arm, seed):
         if arm == "b":
             return state
-        return {"a": 50.0 + spread(seed), "c": state if seed == 1 else 1.0 + 0.01 * spread(seed)}[arm]
+        return {"a": 50.0 + seed_noise(seed), "c": state if seed == 1 else 1.0 + 0.01 * seed_noise(seed)}[arm]
 
     study = write(ARMS + SEEDS.replace("min: 3, max: 8, until: decided, looks: [3, 5, 8]", "min: 5, max: 8"))
     study.finish_cells(lose_some)

@@ -112,7 +112,7 @@ def test_damaged_cached_plan_is_rewritten(study, text):
 
 
 def test_plan_with_external_components_is_not_cached(lab, tmp_path):
-    """Such a component may import anything, so its fingerprint would be incomplete."""
+    """An external component may import anything, so the fingerprint of a plan with it would be incomplete."""
     component_file = tmp_path / "mine.py"
     component_file.write_text(FAULTY.read_text())
     with temporary_components():

@@ -137,7 +137,7 @@ class CrashingLog(MetricsLog):
 
 
 def test_a_run_that_started_again_and_was_killed_does_not_resume_from_the_old_checkpoint(folder, tmp_path):
-    """Such a resumed run would have best.ckpt of the new run and the best metrics of the old one."""
+    """A run resumed from the old checkpoint would have best.ckpt of the new run and the best metrics of the old one."""
     best = {"report": "best_valid", "keep": "best", "valid_every": 2, "checkpoint_every": 8}
     straight = fit(tiny_cell(**best), tmp_path / "straight")
     interrupt_run(folder, **best)

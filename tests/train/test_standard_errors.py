@@ -48,8 +48,8 @@ def test_the_error_equals_the_spread_of_bootstrap_samples(score_and_counts):
     rows = np.random.default_rng(0).integers(0, 300, (2000, 300))
     sums = {name: counts[name][rows].sum(1) for name in COUNT_NAMES}
     for metric, name, unit in (("accuracy", "correct", 100), ("loss", "loss", 1)):
-        spread = (unit * sums[name] / sums["scored"]).std()
-        assert score.errors[metric] == pytest.approx(spread, rel=0.1)
+        bootstrap_error = (unit * sums[name] / sums["scored"]).std()
+        assert score.errors[metric] == pytest.approx(bootstrap_error, rel=0.1)
 
 
 def test_answers_in_one_example_are_not_independent():

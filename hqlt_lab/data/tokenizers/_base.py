@@ -13,7 +13,7 @@ TokenIds = NDArray[Any]  # unsigned integers of any width
 
 
 class Tokenizer(Protocol):
-    """A tokenizer."""
+    """Converts text to token ids and back."""
 
     @property
     def vocabulary(self) -> int:

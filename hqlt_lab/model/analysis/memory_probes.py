@@ -126,7 +126,8 @@ def mixer_quantities(
     zeros = torch.zeros_like(next(output for output in (fw, kv) if output is not None))
     quantities: Quantities = {}
     if has_contributions(memory.mixer) and not has_weights(memory.mixer):
-        for name, summand in zip(MEMORIES, memory.mixer.contributions(x, fw, kv), strict=True):
+        outputs: dict[str, Any] = {"fw": fw, "kv": kv}  # None for a memory that the mixer does not read
+        for name, summand in zip(MEMORIES, memory.mixer.contributions(x, **outputs), strict=True):
             quantities[f"work_{name}"] = masked_mean(at_least_float32(summand).norm(dim=-1), valid_mask)
     with disable_autocast(x):
         for name, weight, output in zip(MEMORIES, weights, (fw, kv), strict=True):

@@ -91,8 +91,8 @@ def allowed_difference(values: Sequence[float], ours: Summary | None, published:
     if len(values) > 1:
         from scipy.special import stdtrit
 
-        spread = statistics.stdev(values) * math.sqrt(1 + 1 / len(values))
-        reaches.append(float(stdtrit(len(values) - 1, 0.975)) * spread)
+        prediction_error = statistics.stdev(values) * math.sqrt(1 + 1 / len(values))
+        reaches.append(float(stdtrit(len(values) - 1, 0.975)) * prediction_error)
     elif ours is not None and ours.low is not None and ours.high is not None:
         reaches.append((ours.high - ours.low) / 2)
     return max(reaches) if reaches else None
@@ -125,7 +125,7 @@ def describe_counts(entries: Sequence[Mapping[str, Any]]) -> str:
 def published_row(entry: Mapping[str, Any]) -> list[str]:
     """Return the table cells of an entry."""
     metric, ours = entry["metric"], entry["ours"]
-    spread = (
+    published_mad = (
         f" ± {format_rounded(entry['mad'], metric)}"
         if entry["statistic"] == "median" and entry["mad"] is not None
         else ""
@@ -136,7 +136,7 @@ def published_row(entry: Mapping[str, Any]) -> list[str]:
         format_median(Summary(**ours), metric) if ours else EMPTY_CELL,
         format_rounded(ours["best"], metric) if ours else EMPTY_CELL,
         str(entry["n"]),
-        f"{entry['statistic']} {format_rounded(entry['published'], metric)}{spread}",
+        f"{entry['statistic']} {format_rounded(entry['published'], metric)}{published_mad}",
         format_or_empty(entry["difference"], metric),
         format_or_empty(entry["reach"], metric),
         entry["verdict"],

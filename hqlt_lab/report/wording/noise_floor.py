@@ -21,15 +21,15 @@ def describe_baseline_spread(rows: Sequence[Row], metric: str) -> list[str]:
     titles = {row.differences[metric].baseline for row in rows if metric in row.differences}
     baselines = [row for row in rows if row.title in titles] or [row for row in rows if not row.is_quoted][:1]
     values_by_baseline = [[*row.values_by_seed(metric).values()] for row in baselines]
-    spreads = [statistics.stdev(values) for values in values_by_baseline if len(values) > 1]
-    if not spreads:
+    deviations = [statistics.stdev(values) for values in values_by_baseline if len(values) > 1]
+    if not deviations:
         return [f"Noise floor: the spread of {metric} over seeds is not known with 1 seed."]
     counts = [len(values) for values in values_by_baseline if len(values) > 1]
     seeds = f"{format_range(min(counts), max(counts))} seeds"
-    low, high = format_rounded(min(spreads), metric), format_rounded(max(spreads), metric)
+    low, high = format_rounded(min(deviations), metric), format_rounded(max(deviations), metric)
     if len(baselines) > 1:
-        spread = low if low == high else f"{low} to {high}"
-        return [f"Noise floor: the standard deviation of {metric} of the baselines is {spread} over {seeds}."]
+        deviation = low if low == high else f"{low} to {high}"
+        return [f"Noise floor: the standard deviation of {metric} of the baselines is {deviation} over {seeds}."]
     values = values_by_baseline[0]
     extremes = f"range {format_rounded(min(values), metric)} to {format_rounded(max(values), metric)}"
     name = format_arm_title(baselines[0].title)
