@@ -80,15 +80,20 @@ def iter_secret_spellings(name: str, value: str) -> Iterator[str]:
         extract_password(value) if "://" in value else "" if name.upper().endswith(("URI", "URL", "STORE")) else value
     )
     url_spellings = {secret, quote(secret, safe=""), quote_plus(secret), unquote(secret)}
-    for spelling in {*url_spellings, *iter_escaped(secret), *iter_escaped(unquote(secret))}:
+    escaped = {*iter_escaped(secret), *iter_escaped(unquote(secret))}
+    twice_escaped = {spelling for text in escaped for spelling in iter_escaped(text)}  # JSON that contains a `repr`
+    for spelling in {*url_spellings, *escaped, *twice_escaped}:
         if len(spelling) >= MIN_SECRET_LENGTH:
             yield spelling
 
 
 def iter_escaped(secret: str) -> Iterator[str]:
     """Yield a text as it stands between the quotes of `repr` and of JSON, with and without ASCII escapes."""
-    literals = (repr(secret), ascii(secret), json.dumps(secret), json.dumps(secret, ensure_ascii=False))
-    return (literal[1:-1] for literal in literals)
+    for literal in (repr(secret), ascii(secret), json.dumps(secret), json.dumps(secret, ensure_ascii=False)):
+        yield literal[1:-1]
+    # `repr` escapes ' only if the text around the secret contains " as well
+    for literal in (repr(f'"{secret}'), ascii(f'"{secret}')):
+        yield literal[2:-1]
 
 
 def extract_password(url: str) -> str:

@@ -5,7 +5,10 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 
+from hqlt_lab.components._heads import split_heads
+from hqlt_lab.components.attention._base import Attention
 from hqlt_lab.model.analysis.memory_probes import probe
 from hqlt_lab.model.batch_layout import Layout
 from hqlt_lab.model.config import ModelConfig, OpsConfig
@@ -156,6 +159,33 @@ def test_sums_of_forget_gates_restart_at_each_document():
     _, state = model.double()(x, layout=Layout(doc_start=starts))
     expected = layer.attention.log_forget(model.blocks[0].memory_norm(x))[:, :, 4:].cumsum(2)
     torch.testing.assert_close(state[0].attention.decay, expected)
+
+
+class ValueGate(Attention):
+    """Values are multiplied by a gate of their own token, which is cached with the key."""
+
+    def __init__(self):
+        super().__init__()
+        self.to_gate = nn.Linear(WIDTH, HEADS, bias=False)
+
+    def key_features(self, x):
+        return split_heads(self.to_gate(x).sigmoid(), HEADS)
+
+    def transform(self, x, inputs):
+        return inputs._replace(v=inputs.v * inputs.features)
+
+
+@pytest.mark.parametrize("timing", TIMINGS + SINKS, ids=str)
+@torch.no_grad()
+def test_cached_features_stay_with_their_keys(timing):
+    model = build_model(width=WIDTH, heads=HEADS, layers=1, timing=timing, mixer="kv_only")
+    layer, x = model.memories[0], torch.randn(2, T, WIDTH)
+    layer.attention = ValueGate()
+    nn.init.normal_(layer.attention.to_gate.weight)
+    layer, x = layer.double(), x.double()
+    first, state = layer(x[:, :9])
+    second, state = layer(x[:, 9:13], state)
+    torch.testing.assert_close(torch.cat([first, second, layer(x[:, 13:], state)[0]], 1), layer(x)[0])
 
 
 @pytest.mark.parametrize("backend", ["sdpa", "blocks", "flex", "dense"])

@@ -1,7 +1,7 @@
 """The planted bugs of `run_mutants.py`: a small change of one file each, and the tests closest to it."""
 
 from tests.mutation._mutant import Mutant
-from tests.mutation.newer_mutants import IN_NEWER_PARTS, MORE_REVERTED_FIXES
+from tests.mutation.newer_mutants import IN_LOOKS_AND_SIZES, IN_NEWER_PARTS, MORE_REVERTED_FIXES
 from tests.mutation.task_mutants import IN_PROTOCOLS
 
 STEP, RUN_END = "tests/train/test_training_step.py", "tests/train/test_run_end.py"
@@ -431,6 +431,7 @@ MUTANTS = [
     *REVERTED_FIXES,
     *IN_NEWER_PARTS,
     *MORE_REVERTED_FIXES,
+    *IN_LOOKS_AND_SIZES,
     *IN_PROTOCOLS,
     Mutant(
         "chunk triangle includes the diagonal",

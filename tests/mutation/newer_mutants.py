@@ -3,6 +3,7 @@
 from tests.mutation._mutant import Mutant
 
 DIFFERENCES = "tests/report/test_differences.py"
+LOOKS = ("tests/report/test_look_levels.py", "tests/study/test_looks.py")
 CHANNEL_SCAN, UPDATE_RULES = "tests/ops/test_channel_gate_scan.py", "tests/components/test_update_rules.py"
 SINKS = "tests/model/test_sinks_and_meta_tokens.py"
 MEMORY_TRAINING, TRAINING_SETS = "tests/train/test_per_memory_training.py", "tests/tasks/test_training_sets.py"
@@ -231,5 +232,79 @@ MORE_REVERTED_FIXES = [
         (
             "tests/check/test_broken_components.py::test_component_without_any_legal_composition_does_not_pass_the_crossing_check",
         ),
+    ),
+]
+
+# planted in verdicts at several looks, sizes of memories, the channel-gate scan and attention components
+IN_LOOKS_AND_SIZES = [
+    Mutant(
+        "late looks spend as much as early ones",
+        "hqlt_lab/stats/looks.py",
+        "return alpha / (EQUAL_LOOKS + 1) / 2 ** max(0, look - EQUAL_LOOKS)",
+        "return alpha / (EQUAL_LOOKS + 1)",
+        LOOKS,
+    ),
+    Mutant(
+        "decided comparisons count in the correction of later looks",
+        "hqlt_lab/stats/looks.py",
+        "p_values.append(None if is_decided else 1.0 if p is None else p)",
+        "p_values.append(1.0 if p is None else p)",
+        LOOKS,
+    ),
+    Mutant(
+        "a look waits for lost seeds",
+        "hqlt_lab/stats/looks.py",
+        "return all(seed in arm.values or seed in arm.lost_seeds for arm in pair for seed in seeds)",
+        "return all(seed in arm.values for arm in pair for seed in seeds)",
+        LOOKS,
+    ),
+    Mutant(
+        "seeds are extrapolated at the level of the look before",
+        "hqlt_lab/stats/looks.py",
+        "next_level = look_test.level * spend_alpha(look_test.look + 1) / spend_alpha(look_test.look)",
+        "next_level = look_test.level",
+        LOOKS,
+    ),
+    Mutant(
+        "other metrics have looks of their own",
+        "hqlt_lab/stats/looks.py",
+        "in enumerate(schedule.counts[:num_looks], 1):",
+        "in enumerate(schedule.counts, 1):",
+        LOOKS,
+    ),
+    Mutant(
+        "an interrupted run shortens the record of looks",
+        "hqlt_lab/study/plan/look_record.py",
+        "    if len(counts) > len(read_looks(folder)):\n",
+        "    if counts:\n",
+        LOOKS,
+    ),
+    Mutant(
+        "the resolution is the observed gap however few the seeds",
+        "hqlt_lab/stats/metric_scale.py",
+        'return observed if "eval/" in metric else min(max_resolution, observed)',
+        "return observed",
+        (DIFFERENCES,),
+    ),
+    Mutant(
+        "groups of keys are assigned to heads in turn",
+        "hqlt_lab/model/state.py",
+        "u.repeat_interleave(heads // u.shape[1], 1)",
+        "u.repeat(1, heads // u.shape[1], 1, 1)",
+        ("tests/model/test_memory_sizes.py",),
+    ),
+    Mutant(
+        "cached features follow those of the call",
+        "hqlt_lab/model/softmax_memory.py",
+        "features = torch.cat([past_features, features], 2)",
+        "features = torch.cat([features, past_features], 2)",
+        ("tests/components/test_attention.py",),
+    ),
+    Mutant(
+        "small keeps of blocks wider than usual overflow",
+        "hqlt_lab/ops/scan/channel_gate_chunk.py",
+        "return MIN_BLOCK_LOG_KEEP / self.layout.block_size",
+        "return MIN_BLOCK_LOG_KEEP / BLOCK_SIZE",
+        (CHANNEL_SCAN,),
     ),
 ]

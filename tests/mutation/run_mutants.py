@@ -23,7 +23,7 @@ from pathlib import Path
 from tests.mutation.mutants import MUTANTS, Mutant
 
 ROOT = Path(__file__).parents[2]
-COPIED = ("hqlt_lab", "components", "registry", "tests", "experiments", "docs", "pyproject.toml")
+COPIED = ("hqlt_lab", "components", "registry", "tests", "benchmarks", "experiments", "docs", "pyproject.toml")
 FAILING_TEST = re.compile(r"^(?:FAILED|ERROR) (\S+?::.+?)(?: - |$)", re.MULTILINE)  # a line of pytest's summary
 TESTS_FAILED = 1  # pytest's exit code; others mean that the tests could not run
 # seconds; a mutant may cause an endless loop, which counts as caught.  On a busy machine tests wait without computing.

@@ -135,4 +135,18 @@ IN_PROTOCOLS = [
         "list(vocabulary)[0:3]",
         RULER,
     ),
+    Mutant(
+        "a query that occurs twice is asked",
+        "hqlt_lab/tasks/copying/ngram_lookup.py",
+        "(positions < (sizes - self.length)[:, None]) & ~is_repeated[:, :-1]",
+        "positions < (sizes - self.length)[:, None]",
+        (*LABELS, *STRINGS),
+    ),
+    Mutant(
+        "inputs of compositional recall are counted in every order of the keys",
+        f"{RECALL}/compositional_recall.py",
+        " // factorial(self.side) ** 2\n",
+        "\n",
+        ("tests/tasks/test_recall_statistics.py",),
+    ),
 ]

@@ -163,6 +163,17 @@ def test_keeps_of_zero_and_minus_infinity_are_finite():
     torch.testing.assert_close(results["reads"], expected, atol=1e-6, rtol=1e-5)
 
 
+@pytest.mark.parametrize("writes", [15, 16, 20])
+def test_small_keeps_are_limited_however_many_writes_a_block_has(writes):
+    """A block has at least all writes of a token, which may be more than usual."""
+    q, k, v, gates, state = make_scan(3, lookup="key", writes=writes)
+    inputs = (q, k, v, gates._replace(log_keep=torch.full_like(gates.log_keep, -45.0)), state)
+    results = run(chunked_scan, inputs, DEFAULT_CONTEXT, torch.float64)
+    assert all(x.isfinite().all() for x in results.values())
+    expected, _ = recurrent_scan(*inputs)
+    torch.testing.assert_close(results["reads"], expected, atol=1e-12, rtol=1e-12)
+
+
 def test_repeated_keys_with_beta_2_stay_bounded():
     q, k, v, gates, state = make_scan(131, lookup="key", decay="none")
     k = k[:, :, :1].expand_as(k).contiguous()

@@ -79,6 +79,16 @@ def test_secrets_are_redacted_as_repr_and_json_write_them_and_inside_of_words(se
         assert redact_secrets(f"user{text}abc, {text}") == "user***abc, ***"
 
 
+@pytest.mark.parametrize("secret", ["pa\\ss\"w'\u00f6rd", "it's hunter22", 'say "hunter22"'])
+def test_secrets_are_redacted_in_texts_with_other_quotes_and_in_json_that_contains_a_repr(secret, monkeypatch):
+    monkeypatch.setenv("MY_PASS", secret)
+    contents = [f"user{around}{secret}{around}" for around in ("", "'", '"', "'\"")]
+    for content in contents:
+        for text in (repr(content), json.dumps(content), json.dumps({"why": repr(content)}), repr(repr(content))):
+            redacted = redact_secrets(text)
+            assert "***" in redacted and "hunter22" not in redacted and "ss" not in redacted
+
+
 def test_password_of_a_store_is_redacted_outside_of_its_url(monkeypatch):
     monkeypatch.setenv("HQLT_STORE", "postgresql://ada:p%40ssw0rd@host/db")
     assert redact_secrets("host/db refused ada with p@ssw0rd") == "host/db refused ada with ***"

@@ -136,6 +136,12 @@ def test_looks_that_were_taken_stay_if_the_file_has_others(lab, write):
     assert fixed.looks == () and "added until" in fixed.warnings[-1]
 
 
+def test_a_longer_record_of_looks_is_kept(tmp_path):
+    for counts in ((3, 5), (3,), ()):
+        write_looks(tmp_path, counts)
+        assert read_looks(tmp_path) == (3, 5)
+
+
 @pytest.mark.parametrize("content", ['{"looks": [5, 3]}', '{"looks": [1e9]}', '{"looks": [99999999]}', "{}", "[]", "{"])
 def test_damaged_record_of_looks_is_an_error(lab, write, content):
     study = write(ARMS + SEEDS)

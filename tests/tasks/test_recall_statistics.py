@@ -3,6 +3,8 @@
 The expected numbers are means over 1,000 rows of the published generator, with 4,095 keys and 4,096 values.
 """
 
+import math
+
 import numpy as np
 import pytest
 
@@ -110,3 +112,29 @@ def test_random_fillers_change_neither_pairs_nor_queries():
     assert fillers.min() == 1 and fillers.max() == task.vocabulary - 1
     share = (fillers >= 2 + 4095).mean()  # values
     assert abs(share - 4096 / 8192) < 4 * 0.5 / len(fillers) ** 0.5
+
+
+# uniform inputs, too many for all of them to occur
+MANY_INPUTS = [
+    {"name": "associative_recall", "pairs": 3, "keys": 5, "values": 5, "power": 1, "train_length": [14, 14]},
+    {
+        "name": "compositional_recall",
+        "side": 2,
+        "first_keys": 3,
+        "second_keys": 3,
+        "values": 4,
+        "power": 1,
+        "train_length": [24, 24],
+    },
+]
+
+
+@pytest.mark.parametrize("spec", MANY_INPUTS, ids=lambda spec: spec["name"])
+def test_as_many_rows_repeat_as_the_number_of_inputs_says(spec):
+    task, rows = lab.build("task", spec), 20_000
+    num_inputs = task.count_inputs(spec["train_length"][0])
+    is_missing = math.exp(-rows / num_inputs)  # probability that an input does not occur
+    expected = num_inputs * (1 - is_missing)
+    deviation = math.sqrt(num_inputs * is_missing * (1 - (1 + rows / num_inputs) * is_missing))
+    observed = len(np.unique(task.generate_arrays("short", 0, 0, rows).tokens, axis=0))
+    assert abs(observed - expected) <= 4 * deviation
