@@ -39,7 +39,7 @@ def draw_rounded(generator: np.random.Generator, shape: Shape) -> np.ndarray:
 
 
 def draw_bounded(generator: np.random.Generator, shape: Shape) -> np.ndarray:
-    """Draw accuracies that are skewed towards 100."""
+    """Draw accuracies that are skewed toward 100."""
     return 100 * generator.beta(5, 0.5, shape)
 
 

@@ -4,7 +4,7 @@
     ChannelDecay    one number per key channel, W a product of two matrices of low rank
 
 exp(a) is a rate per head, initially uniform in a range, and b is such that softplus(b) is initially log-uniform in
-[0.001, 0.1].  Neither has weight decay: it would pull them towards 0 and so set how long the memory lasts.
+[0.001, 0.1].  Neither has weight decay: it would pull them toward 0 and so set how long the memory lasts.
 """
 
 import math

@@ -3,7 +3,7 @@
     S_t = S_{t-1} (I - beta_t k_t k_t^T) + beta_t v_t k_t^T      keep 1, erase beta, write beta
     beta_t = max_beta * sigmoid(w . x_t)
 
-S_{t-1} k_t is the value stored under k_t.  A step changes it towards v_t: it is one gradient step of size beta_t on
+S_{t-1} k_t is the value stored under k_t.  A step changes it toward v_t: it is one gradient step of size beta_t on
 |S k_t - v_t|^2 / 2.  With |k_t| = 1, beta_t = 1 replaces the old value by v_t, and beta_t = 0 changes nothing.  Parity
 requires the eigenvalue -1, which max_beta = 2 allows (Grazzi et al. 2024, arXiv:2411.12537).
 

@@ -31,7 +31,7 @@ class GatedDelta(LinearRule):
         self.to_fade = nn.Linear(width, heads, bias=False)
         self.log_rate = nn.Parameter(torch.empty(heads))
         self.fade_bias = nn.Parameter(torch.empty(heads))
-        # no weight decay, as in the paper: it would pull both towards 0 and so set how long the memory lasts
+        # no weight decay, as in the paper: it would pull both toward 0 and so set how long the memory lasts
         self.log_rate.no_decay = self.fade_bias.no_decay = True  # type: ignore[attr-defined]
         self.max_beta = check_max_beta(max_beta)
         self.reset_parameters()

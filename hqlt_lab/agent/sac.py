@@ -97,6 +97,6 @@ def masked_mean(mask: Tensor, values: Tensor) -> Tensor:
 
 @torch.no_grad()
 def soft_update(target_critics: nn.Module, critics: nn.Module, rate: float) -> None:
-    """Move the target critics towards the critics by a fraction `rate` of their difference."""
+    """Move the target critics toward the critics by a fraction `rate` of their difference."""
     for target, source in zip(target_critics.parameters(), critics.parameters(), strict=True):
         target.lerp_(source, rate)

@@ -25,7 +25,7 @@ STEP_DOWN = 50  # a sample that is too long is written again with a fiftieth few
 
 @dataclass(frozen=True)
 class RulerEval:
-    """Asks a language model the questions of RULER."""
+    """Evaluation of a language model on RULER's tasks."""
 
     model: TextModel
     num_samples: int = NUM_SAMPLES

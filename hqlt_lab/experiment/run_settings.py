@@ -21,7 +21,7 @@ class AgentConfig:
     entropy: float = 0.1
     """Weight of the policy's entropy in the objective, per nat and step: alpha."""
     target_rate: float = 0.005
-    """Fraction by which the target critics move towards the critics in each update: tau."""
+    """Fraction by which the target critics move toward the critics in each update: tau."""
     hidden: list[int] = field(default_factory=lambda: [256, 256])
     """Hidden layer widths of the policy and of each critic."""
     warmup_episodes: int = 10

@@ -32,7 +32,7 @@ from hqlt_lab.study.ledger.cell_record import CellRecord, group_by_point
 from hqlt_lab.study.plan.select_point import select_point
 
 UNFINISHED_STATES = ("waiting", "running", "failed", "diverged", "pruned")
-BUDGET_STATES = ("done", "diverged", "pruned")  # states that count towards the tuning budget; failed cells do not
+BUDGET_STATES = ("done", "diverged", "pruned")  # states that count toward the tuning budget; failed cells do not
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -45,6 +45,12 @@ def join_names(names: Sequence[str], max_names: int) -> str:
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
 
+def join_names_with_value(values: Mapping[str, float], value: float, metric: str) -> str:
+    """Return the names whose value is this one after rounding, e.g. "a and b"; of more than three, the first three."""
+    text = format_rounded(value, metric)
+    return join_names([name for name, other in values.items() if format_rounded(other, metric) == text], 3)
+
+
 def format_range(low: int, high: int) -> str:
     """Return e.g. "300" or "120 to 300"."""
     return str(low) if low == high else f"{low} to {high}"

@@ -33,7 +33,7 @@ class CellEvalRequest:
     lesion: str | None = None  # the memory to ablate, in addition to the intact model
     probe: bool = False  # whether to probe the memories
     long: int | None = None  # evaluate at up to this many times the training length; None: not at all
-    ruler: bool = False  # whether to ask RULER's questions
+    ruler: bool = False  # whether to evaluate on RULER's tasks
     again: bool = False  # recompute stored results
 
     @property
@@ -154,7 +154,9 @@ def ruler_curves(evaluator: "CellEvaluator", max_factor: int, again: bool) -> li
         return stored
     task = evaluator.cell.task["name"]
     if not issubclass(find_factory("task", task), Language):
-        raise TrainingError(f"{evaluator.folder}: RULER asks language models, and {task!r} is not text.")
+        raise TrainingError(
+            f"{evaluator.folder}: RULER evaluates language models, but the cell was trained on {task!r}."
+        )
     trainer, module = evaluator.restore()
     with silence_lightning(), trainer.precision_plugin.val_step_context():
         evaluation = RulerEval.for_language_task(module.model, module.task, evaluator.folder.name)  # type: ignore[arg-type]

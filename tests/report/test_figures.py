@@ -129,6 +129,7 @@ def test_the_forest_plot_groups_arms_by_baseline_and_colors_verdicts(make_experi
     assert [line.get_xdata()[0] for line in points[:2]] == pytest.approx([-39.83, 0.0], abs=0.01)
     (band,) = panel.patches
     assert (band.get_x(), band.get_width()) == (-2.0, 4.0) and "margin of 2" in report_figure.caption
+    assert report_figure.caption.startswith("Of 4 differences, 2 are significantly worse and 2 are equivalent. ")
 
 
 def test_the_heat_map_shows_a_value_per_arm_and_hatches_missing_ones(make_experiment, make_record):
@@ -144,6 +145,7 @@ def test_the_heat_map_shows_a_value_per_arm_and_hatches_missing_ones(make_experi
     (mesh,) = panel.collections
     assert mesh.get_array().mask.tolist() == [[False, False], [False, True], [True, True]]
     assert panel.patch.get_hatch() == "////" and "hatched fields have no result" in report_figure.caption
+    assert "Highest: delta, sum (90.0); lowest: delta, vector (10.0). " in report_figure.caption
     assert [label.get_text() for label in panel.get_xticklabels()] == ["sum", "vector"]
 
 
@@ -184,6 +186,35 @@ def test_trained_lengths_are_gray(make_experiment, make_record):
     assert [label.get_text() for label in panel.get_xticklabels()] == ["20-39", "40-79", "80"]
     assert list(lines_by_label(panel)["delta"].get_ydata()) == [90.0, 60.0, 55.0]
     assert "training lengths, 3 to 20" in report_figure.caption
+    assert "Highest median" not in report_figure.caption
+
+
+def test_captions_name_the_arms_with_the_best_curves(make_experiment, make_record, make_folder):
+    curves = {"delta": ([50.0, 90.0], 60.0), "linear": ([70.0, 40.0], 60.01)}
+    records = [
+        make_record(
+            arm,
+            0,
+            5.0,
+            folder=make_folder(arm, valid),
+            metrics={"test/accuracy/length_3_9": 90.0, "test/accuracy/length_10_20": test},
+        )
+        for arm, (valid, test) in curves.items()
+    ]
+    experiment = make_experiment("seeds: 1\n")
+    caption = draw(learning_curves, experiment, records).caption
+    assert f" Highest median of {VALID} at the end: 90.0 (delta)." in caption
+    caption = draw(length_generalization, experiment, records).caption
+    assert " Highest median at lengths 10-20: 60.0 (delta and linear)." in caption
+
+
+def test_the_caption_of_costs_names_the_arms_on_the_front(make_experiment, make_record):
+    records = [
+        make_record(arm, 0, value, parameters=parameters, state_bytes=10, flops_per_token=10)
+        for arm, value, parameters in (("delta", 50.0, 100), ("linear", 40.0, 200), ("retention", 60.0, 300))
+    ]
+    caption = draw(cost_quality, make_experiment("seeds: 1\n"), records).caption
+    assert "On the front: delta and retention (parameters)." in caption
 
 
 def test_the_pareto_front_holds_arms_that_no_other_arm_beats(make_experiment, make_record):

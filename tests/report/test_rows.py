@@ -94,7 +94,7 @@ def test_an_arm_has_ended_without_result_once_no_cell_is_pending(make_experiment
     assert not build_first_row(make_experiment(GRID), []).has_ended_without_result
 
 
-def test_a_failed_cell_does_not_count_towards_the_budget(make_experiment, make_record):
+def test_a_failed_cell_does_not_count_toward_the_budget(make_experiment, make_record):
     row = build_first_row(
         make_experiment(GRID),
         [make_record("delta", 0, 5.0, point=SMALL_LR), make_record("delta", 0, state="failed", point=LARGE_LR)],

@@ -60,7 +60,7 @@ def draw_two_valued(generator, shape):
 
 
 def draw_bounded(generator, shape):
-    """Draw accuracies that are skewed towards 100."""
+    """Draw accuracies that are skewed toward 100."""
     return 100 * generator.beta(5, 0.5, shape)
 
 

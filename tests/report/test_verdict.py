@@ -71,6 +71,31 @@ def test_several_baselines_are_named_in_the_items_without_shared_levels():
     ]
 
 
+def grid_levels(mixer, window):
+    return {"model.mixer": mixer, "model.timing.window": window}
+
+
+def test_the_heading_of_a_grid_names_the_baseline_and_the_axes():
+    levels = [grid_levels("sum", 4), grid_levels("vector", 4)]
+    heading, items = compare({ArmTitle("a", each): difference("better", levels=each) for each in levels})
+    assert heading.startswith("Compared with base with the same mixer and window (paired by seed, ")
+    assert items[0] == "a (mixer=sum, window=4): significantly better, +5.0 [+4.0, +6.0]"
+
+
+def test_many_comparisons_of_a_grid_are_summarized_by_arm():
+    grid = [grid_levels(mixer, window) for mixer in ("sum", "vector") for window in (4, 8)]
+    differences = {}
+    for number, levels in enumerate(grid):
+        differences[ArmTitle("a", levels)] = difference("worse", -5.0 - number, levels=levels)
+        verdict, mean = ("better", 5.0) if number < 1 else ("not_significant", 0.5 * number)
+        differences[ArmTitle("b", levels)] = difference(verdict, mean, levels=levels)
+    _, items = compare(differences)
+    assert items == [
+        "a: significantly worse in 4 of 4 combinations (-8.0 to -5.0)",
+        "b: significantly better in 1 of 4 combinations (+5.0), not significant in 3 (+0.5 to +1.5)",
+    ]
+
+
 def test_many_comparisons_are_counted_by_verdict():
     differences = {f"a{number}": difference("not_significant") for number in range(6)} | {
         "b": difference("better"),

@@ -217,7 +217,7 @@ def check_empty_fast_weights(model: Any, tokens: int, cell: Cell) -> tuple[Issue
             continue
         length = f"the {tokens} tokens of the longest training sequence of task {cell.task['name']!r}"
         if num_empty >= tokens:
-            message = f"the fast weights never receive a token: the delay of {first} is not shorter than {length}."
+            message = f"the fast weights stay empty, because the delay of {first} is not shorter than {length}."
             hint = (
                 "Use a smaller window, or timing 'synchronous'. If this is intended, set in the arm: "
                 f"allow: [{EMPTY_FAST_WEIGHTS}]."

@@ -46,9 +46,20 @@ def cost_quality(data: DrawnArms) -> ReportFigure | None:
     caption = (
         f"{data.metric} ({data.experiment.measure.statistic} over {format_seed_counts(rows)}; bars: {bars}) against "
         f"{join_names(names, len(names))}, on a logarithmic axis. The dashed line is the Pareto front: arms for which "
-        f"no other arm is both cheaper and better.{gray_note}"
+        f"no other arm is both cheaper and better. {describe_fronts(names, rows, data)}{gray_note}"
     )
     return ReportFigure(name="cost_quality", title="Results against cost", caption=caption, figure=figure)
+
+
+def describe_fronts(names: Sequence[str], rows: Sequence[Row], data: DrawnArms) -> str:
+    """Return which arms are on each Pareto front, e.g. "On the front: delta (parameters), linear (bytes of state)."."""
+    fronts = []
+    for name in names:
+        cost, _ = COST_AXES[name]
+        points = {row.title: (cost(row), data.row_value(row) or 0.0) for row in rows if cost(row) > 0}
+        front = set(pareto_front(list(points.values()), data.higher_is_better))
+        fronts.append(f"{join_names([title for title, point in points.items() if point in front], 6)} ({name})")
+    return f"On the front: {'; '.join(fronts)}."
 
 
 def has_distinct_costs(costs: Sequence[float]) -> bool:

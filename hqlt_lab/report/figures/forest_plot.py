@@ -5,6 +5,7 @@ interval lies within the margin. If arms are crossed with levels, each combinati
 forms its own group.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,8 @@ from hqlt_lab.report.arm_rows import Row
 from hqlt_lab.report.figures.drawn_arms import DrawnArms
 from hqlt_lab.report.figures.report_figure import ReportFigure
 from hqlt_lab.report.figures.style import BLUE, FOREGROUND, GREEN, MUTED, VERMILION, create_figure, truncate_title
+from hqlt_lab.report.value_formatting import join_names
+from hqlt_lab.report.wording.verdicts import VERDICT_TEXTS
 from hqlt_lab.stats.baseline_differences import Difference
 
 if TYPE_CHECKING:
@@ -51,7 +54,7 @@ def forest(data: DrawnArms) -> ReportFigure | None:
     panel.set_xlabel(f"← {sides[0]}  ·  paired difference  ·  {sides[1]} →")
     panel.set_title(data.metric)
     panel.grid(True, axis="x")
-    caption = compose_caption(shown, margin) + describe_omitted(pairs)
+    caption = f"{count_verdicts(pairs)}{compose_caption(shown, margin)}{describe_omitted(pairs)}"
     return ReportFigure(name="forest", title="Paired differences from the baseline", caption=caption, figure=figure)
 
 
@@ -84,6 +87,17 @@ def draw_difference(panel: "Axes", y: int, difference: Difference) -> None:
     if difference.low is not None and difference.high is not None:
         panel.plot([difference.low, difference.high], [y, y], color=color, linewidth=2, solid_capstyle="butt")
     panel.plot([difference.mean], [y], marker=marker, color=color, markersize=7, linestyle="none")
+
+
+def count_verdicts(pairs: RowDifferences) -> str:
+    """Return e.g. "Of 4 differences, 3 are significantly worse and 1 is not significant. "; empty without verdicts."""
+    counts = Counter(difference.verdict for _, difference in pairs)
+    parts = [
+        f"{counts[verdict]} {'is' if counts[verdict] == 1 else 'are'} {text}"
+        for verdict, text in VERDICT_TEXTS.items()
+        if counts[verdict]
+    ]
+    return f"Of {pluralize_count(len(pairs), 'difference')}, {join_names(parts, len(parts))}. " if parts else ""
 
 
 def compose_caption(pairs: RowDifferences, margin: float) -> str:

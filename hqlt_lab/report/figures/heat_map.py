@@ -13,7 +13,7 @@ from hqlt_lab.experiment.load_experiment import Arm
 from hqlt_lab.report.figures.drawn_arms import DrawnArms
 from hqlt_lab.report.figures.report_figure import ReportFigure
 from hqlt_lab.report.figures.style import MUTED, create_figure, truncate_label
-from hqlt_lab.report.value_formatting import format_rounded
+from hqlt_lab.report.value_formatting import format_rounded, join_names_with_value
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -114,6 +114,16 @@ def draw_panel(
     panel.invert_yaxis()
 
 
+def describe_extremes(data: DrawnArms, grid: ValueGrid) -> str:
+    """Return e.g. "Highest: delta, sum (97.0); lowest: linear, vector (1.2). "."""
+    values = {", ".join(key): value for key, value in grid.values.items()}
+    low, high = (
+        f"{join_names_with_value(values, value, data.metric)} ({format_rounded(value, data.metric)})"
+        for value in (min(values.values()), max(values.values()))
+    )
+    return f"Highest: {high}; lowest: {low}. "
+
+
 def compose_caption(data: DrawnArms, grid: ValueGrid, fixed_levels: Mapping[str, str]) -> str:
     """Return the caption: what colors mean, and which levels are not shown."""
     levels = list(grid.factors.values())
@@ -123,8 +133,8 @@ def compose_caption(data: DrawnArms, grid: ValueGrid, fixed_levels: Mapping[str,
     ]
     fixed = " and ".join(format_change(path, level, grid.names) for path, level in fixed_levels.items())
     return (
-        f"{data.metric} of every combination of levels ({data.experiment.measure.statistic} over seeds). Brighter is "
-        "better; hatched fields have no result."
+        f"{data.metric} of every combination of levels ({data.experiment.measure.statistic} over seeds). "
+        f"{describe_extremes(data, grid)}Brighter is better; hatched fields have no result."
         + (f" Only {fixed} is shown." if fixed_levels else "")
         + (" Some levels are omitted; the table has all." if any(truncated) else "")
     )

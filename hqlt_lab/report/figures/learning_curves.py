@@ -12,6 +12,7 @@ from hqlt_lab.report.figures.drawn_arms import DrawnArms, drawn_records, format_
 from hqlt_lab.report.figures.report_figure import ReportFigure
 from hqlt_lab.report.figures.style import add_legend, create_figure, truncate_title
 from hqlt_lab.report.read_curves import read_thinned_curve
+from hqlt_lab.report.value_formatting import format_rounded, join_names_with_value
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,9 +47,22 @@ def learning_curves(data: DrawnArms) -> ReportFigure | None:
     caption = (
         f"{' and '.join(metrics)} during training, at the selected hyperparameters. Lines are medians over seeds "
         f"({format_seed_counts(data.drawn_rows)} per arm), bands span the lowest to the highest seed."
-        f"{data.omitted_note}"
+        f"{describe_best_end(bands[metrics[0]], metrics[0], data)}{data.omitted_note}"
     )
     return ReportFigure(name="learning_curves", title="Learning curves", caption=caption, figure=figure)
+
+
+def describe_best_end(bands: Mapping[str, Band], metric: str, data: DrawnArms) -> str:
+    """Return a sentence on the arm with the best median at the last step; empty for a single arm."""
+    if len(bands) < 2:
+        return ""
+    ends = {title: float(band.middle[-1]) for title, band in bands.items()}
+    is_minimized = data.experiment.measure.metric_direction(metric) == "minimize"
+    best = min(ends.values()) if is_minimized else max(ends.values())
+    return (
+        f" {'Lowest' if is_minimized else 'Highest'} median of {metric} at the end: {format_rounded(best, metric)} "
+        f"({join_names_with_value(ends, best, metric)})."
+    )
 
 
 def median_bands(rows: Sequence[Row], metric: str) -> dict[str, Band]:

@@ -13,6 +13,7 @@ from hqlt_lab.report.arm_rows import Row
 from hqlt_lab.report.figures.drawn_arms import DrawnArms, drawn_records, format_seed_counts
 from hqlt_lab.report.figures.report_figure import ReportFigure
 from hqlt_lab.report.figures.style import MUTED, add_legend, create_figure, truncate_title
+from hqlt_lab.report.value_formatting import format_rounded, join_names_with_value
 
 LENGTH_METRIC = re.compile(r"test/accuracy/length_(\d+)(?:_(\d+))?$")
 
@@ -62,10 +63,23 @@ def length_generalization(data: DrawnArms) -> ReportFigure | None:
     caption = (
         "Test accuracy in percent by sequence length. Lines are medians over seeds "
         f"({format_seed_counts(data.drawn_rows)} per arm), bands span the lowest to the highest seed."
-        f"{trained_note}{data.omitted_note}"
+        f"{trained_note}{describe_longest(data, all_buckets[-1])}{data.omitted_note}"
     )
     return ReportFigure(
         name="length_generalization", title="Accuracy by sequence length", caption=caption, figure=figure
+    )
+
+
+def describe_longest(data: DrawnArms, bucket: LengthBucket) -> str:
+    """Return a sentence on the arm with the highest median at the longest lengths; empty for a single arm."""
+    medians = {row.title: statistics.median(bucket_values(row, bucket)) for row in data.drawn_rows}
+    finite = {title: value for title, value in medians.items() if math.isfinite(value)}
+    if len(finite) < 2:
+        return ""
+    best = max(finite.values())
+    return (
+        f" Highest median at lengths {bucket.label}: {format_rounded(best, bucket.metric)} "
+        f"({join_names_with_value(finite, best, bucket.metric)})."
     )
 
 

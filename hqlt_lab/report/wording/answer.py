@@ -6,12 +6,18 @@
     - delayed_stream: significantly worse, -98.7 [-100.0, -97.1]
     - deltanet: not significant (needs about 12 seeds), +0.4 [-0.3, +1.1], smallest detectable difference 0.9
 
-The first sentence makes no claim of significance. With many comparisons, the list counts them by verdict.
+The first sentence makes no claim of significance. With many comparisons, the list has one item per arm of a grid:
+
+    Compared with delta with the same mixer and timing (paired by seed, 95 % CI, Holm-corrected for 8 comparisons):
+    - linear: significantly worse in 2 of 4 combinations (-48.0 to -33.5), not significant in 2 (-1.0 to +0.4)
+
+Without a grid it counts the comparisons by verdict.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from hqlt_lab.experiment.apply_overrides import short_path
 from hqlt_lab.experiment.arm_title import ArmTitle
 from hqlt_lab.experiment.load_experiment import Experiment
 from hqlt_lab.experiment.parse_seeds import MIN_SEEDS
@@ -32,7 +38,7 @@ from hqlt_lab.stats.baseline_differences import Difference
 from hqlt_lab.study.ledger.cell_record import CellRecord
 
 MAX_ARMS_NAMED = 6  # of more arms, the first three are named
-MAX_COMPARISONS_LISTED = 6  # more comparisons are counted by verdict
+MAX_COMPARISONS_LISTED = 6  # more comparisons are summarized by arm or counted by verdict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +47,7 @@ class Answer:
 
     summary: str
     comparisons_heading: str = ""  # ends with a colon; with no items it is a sentence
-    comparisons: Sequence[str] = ()  # one item per comparison, or per verdict if there are many comparisons
+    comparisons: Sequence[str] = ()  # one item per comparison; if there are many, one per arm of a grid or per verdict
 
     def __str__(self) -> str:
         details = "\n".join([self.comparisons_heading, *(f"- {item}" for item in self.comparisons)])
@@ -158,17 +164,36 @@ def compose_comparisons(rows: Sequence[Row], measure: MeasureConfig) -> tuple[st
     if not tested:
         return f"Differences are not tested, because there is only one seed. A verdict needs {MIN_SEEDS} seeds.", []
     untested = [format_arm_title(title) for title in differences if title not in tested]
-    items = (
-        list_comparisons(tested, metric) if len(tested) <= MAX_COMPARISONS_LISTED else count_comparisons(tested)
-    ) + ([f"{join_names(untested, MAX_ARMS_NAMED)}: not tested (only one seed)"] if untested else [])
-    return compose_heading(list(tested.values())), items
+    if len(tested) <= MAX_COMPARISONS_LISTED:
+        items = list_comparisons(tested, metric)
+    elif is_grid(tested) and len({title.name for title in tested}) <= MAX_COMPARISONS_LISTED:
+        items = summarize_arms_of_grid(tested, metric)
+    else:
+        items = count_comparisons(tested)
+    items += [f"{join_names(untested, MAX_ARMS_NAMED)}: not tested (only one seed)"] if untested else []
+    return compose_heading(tested), items
 
 
-def compose_heading(differences: Sequence[Difference]) -> str:
+def is_grid(differences: Mapping[ArmTitle, Difference]) -> bool:
+    """Return whether each arm is compared with another arm at the same levels of all crossed axes."""
+    return all(
+        title.levels and title.levels == difference.baseline.levels and title.name != difference.baseline.name
+        for title, difference in differences.items()
+    )
+
+
+def compose_heading(differences: Mapping[ArmTitle, Difference]) -> str:
     """Return e.g. "Compared with the baseline a (paired by seed, 95 % CI, Holm-corrected for 3 comparisons):"."""
-    baselines = list(dict.fromkeys(difference.baseline for difference in differences))
-    reference = f"the baseline {format_arm_title(baselines[0])}" if len(baselines) == 1 else "their baselines"
-    num_looks = max(difference.look or 0 for difference in differences)
+    baselines = list(dict.fromkeys(difference.baseline for difference in differences.values()))
+    if len(baselines) == 1:
+        reference = f"the baseline {format_arm_title(baselines[0])}"
+    elif is_grid(differences):
+        paths = baselines[0].levels
+        axes = join_names([short_path(path, paths) for path in paths], len(paths))
+        reference = f"{format_arm_title(ArmTitle(baselines[0].name))} with the same {axes}"
+    else:
+        reference = "their baselines"
+    num_looks = max(difference.look or 0 for difference in differences.values())
     correction = f", Holm-corrected for {len(differences)} comparisons" if len(differences) > 1 else ""
     if num_looks:
         correction += f"{' and' if correction else ', corrected for'} {pluralize_count(num_looks, 'look')}"
@@ -177,14 +202,31 @@ def compose_heading(differences: Sequence[Difference]) -> str:
 
 def list_comparisons(differences: Mapping[ArmTitle, Difference], metric: str) -> list[str]:
     """Return one item per comparison, e.g. "b: significantly worse, -96.2 [-98.4, -94.0]"."""
-    has_several_baselines = len({difference.baseline for difference in differences.values()}) > 1
+    names_baselines = len({difference.baseline for difference in differences.values()}) > 1 and not is_grid(differences)
     items = []
     for title, difference in differences.items():
-        baseline = f" vs. {format_arm_title(difference.baseline.drop_levels(title))}" if has_several_baselines else ""
+        baseline = f" vs. {format_arm_title(difference.baseline.drop_levels(title))}" if names_baselines else ""
         low, high = format_signed(difference.low, metric), format_signed(difference.high, metric)
         value = f"{format_signed(difference.mean, metric)} [{low}, {high}]"
         detectable = describe_detectable_difference(difference, metric)
         items.append(f"{format_arm_title(title)}{baseline}: {format_verdict(difference)}, {value}{detectable}")
+    return items
+
+
+def summarize_arms_of_grid(differences: Mapping[ArmTitle, Difference], metric: str) -> list[str]:
+    """Return one item per arm, e.g. "b: significantly worse in 2 of 4 combinations (-9.0 to -5.0), ..."."""
+    items = []
+    for name in dict.fromkeys(title.name for title in differences):
+        of_arm = [difference for title, difference in differences.items() if title.name == name]
+        parts = []
+        for verdict, text in VERDICT_TEXTS.items():
+            means = sorted(difference.mean for difference in of_arm if difference.verdict == verdict)
+            if means:
+                low, high = format_signed(means[0], metric), format_signed(means[-1], metric)
+                total = "" if parts else f" of {pluralize_count(len(of_arm), 'combination')}"
+                values = low if low == high else f"{low} to {high}"
+                parts.append(f"{text} in {len(means)}{total} ({values})")
+        items.append(f"{format_arm_title(ArmTitle(name))}: {', '.join(parts)}")
     return items
 
 

@@ -277,7 +277,7 @@ class RayExecutor:
             self.tasks[key].mailbox.send_command("prune")
 
     def interrupt_all(self) -> None:
-        """Request every task to save a checkpoint and stop, each once; tasks that wait for resources are cancelled."""
+        """Request every task to save a checkpoint and stop, each once; tasks that wait for resources are canceled."""
         for task in self.tasks.values():
             if not task.stop_requested:
                 task.stop_requested = True
@@ -317,7 +317,7 @@ def get_task_return(object_ref: Any) -> tuple[str, Exception | None]:
 
 
 def is_external_failure(error: Exception | None) -> bool:
-    """Return whether the machine died or the task was cancelled before it started."""
+    """Return whether the machine died or the task was canceled before it started."""
     from ray.exceptions import NodeDiedError, TaskCancelledError
 
     return isinstance(error, NodeDiedError | TaskCancelledError)

@@ -68,7 +68,7 @@ class InContextLanguages(GeneratedTask):
         if issues:
             return issues
         if self.symbols[1] > MAX_SYMBOLS:
-            message = f"at most {MAX_SYMBOLS} symbols are possible, got {self.symbols[1]}."
+            message = f"at most {MAX_SYMBOLS} symbols are allowed, got {self.symbols[1]}."
             issues.append(ConfigIssue("symbols", "too_many_symbols", message))
         most_edges = min(self.states[0] - 1, self.symbols[0])
         if self.edges[1] > most_edges:
