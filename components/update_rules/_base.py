@@ -21,7 +21,15 @@ import torch
 from torch import Tensor, nn
 
 from hqlt_lab.errors import ConfigError
-from hqlt_lab.ops.dispatch import SCAN_BACKENDS, BackendChoice, OpSpec, linear_scan, scan_limitation, select_backend
+from hqlt_lab.ops.dispatch import (
+    SCAN_BACKENDS,
+    BackendChoice,
+    OpSpec,
+    dtype_name,
+    linear_scan,
+    scan_limitation,
+    select_backend,
+)
 from hqlt_lab.ops.flops import (
     Flops,
     channel_gate_scan_flops,
@@ -79,6 +87,8 @@ class UpdateRule(nn.Module):
             if gate is not None and gate.shape[:3] != (rows, heads, tokens * self.writes):
                 sizes = f"{rows} rows, {heads} heads, {tokens} tokens of {self.writes} writes"
                 return f"{name} is {list(gate.shape)} for {sizes}, but {self.gate_shape} is needed."
+            if gate is not None and not gate.is_floating_point():
+                return f"{name} is {dtype_name(gate.dtype)}, but a floating-point tensor is needed."
             if gate is not None and gate.isnan().any():
                 return f"{name} is NaN for some tokens."
         return ""
@@ -167,7 +177,7 @@ class LinearRule(UpdateRule):
     def checked_scan_inputs(self, q: Tensor, k: Tensor, v: Tensor, gates: Any) -> LinearInputs:
         """Return `scan_inputs`.  Raise ConfigError if a linear scan cannot use them."""
         inputs = self.scan_inputs(q, k, v, gates)
-        if gate_error := find_linear_input_error(inputs):
+        if gate_error := find_linear_input_error(inputs, self.has_key_channels):
             raise ConfigError.at("update_rule", "invalid_gates", f"{type(self).__name__}: {gate_error}")
         return inputs
 
@@ -180,7 +190,7 @@ class LinearRule(UpdateRule):
     def find_channel_error(self, gates: Any, key_dim: int, value_dim: int) -> str:
         if type(self).scan is not LinearRule.scan:  # it may change keys, values and gates first
             return ""
-        return find_linear_input_error(self.example_scan_inputs(gates, key_dim, value_dim))
+        return find_linear_input_error(self.example_scan_inputs(gates, key_dim, value_dim), self.has_key_channels)
 
     def step(self, state: Tensor, k: Tensor, v: Tensor, gates: Any) -> Tensor:
         return linear_step(state, k, v, gates)
@@ -246,24 +256,44 @@ def find_gates_error(gates: Any) -> str:
     return ""
 
 
-def find_linear_input_error(inputs: LinearInputs) -> str:
-    """Return a sentence about scan inputs that a linear scan cannot use, or an empty string."""
+def find_linear_input_error(inputs: Any, has_key_channels: bool) -> str:
+    """Return a sentence about scan inputs that a linear scan cannot use, or an empty string.
+
+    `has_key_channels`: whether the rule declares that its gates have the channels of a key.
+    """
+    if not isinstance(inputs, LinearInputs):
+        return f"scan_inputs() returns a {type(inputs).__name__}, but LinearInputs(q, k, v, gates) is needed."
     q, k, v, gates = inputs
-    if error := find_gates_error(gates):
+    if error := find_gates_error(gates) or find_qkv_error(q, k, v):
         return error
+    lookup_key = k if gates.own_lookup is None else gates.own_lookup
+    for name, gate in zip(Gates._fields, gates, strict=True):
+        if gate is None:
+            continue
+        is_key = name in ("lookup", "early_lookup")
+        key_name, key = ("lookup keys", lookup_key) if name == "erase" else ("keys", k)
+        lengths = (k.shape[2], q.shape[2]) if is_key else (key.shape[2],)
+        if gate.shape[:2] != k.shape[:2] or gate.shape[2] not in lengths:
+            return f"{name} is {list(gate.shape)}, but the {key_name} are {list(key.shape)}."
+        if is_key and gate.dim() != 4:
+            return f"{name} is {list(gate.shape)}, but a key needs channels: {list(k.shape)}."
+        like_name, like = ("values", v) if name == "write" else ("keys", k)
+        if gate.dim() == 4 and gate.shape[3] != like.shape[3]:
+            error = f"{name} has {gate.shape[3]} channels, but the {like_name} have {like.shape[3]}."
+            if like is k and not has_key_channels:
+                error += " A rule with gates or lookup keys per key channel declares has_key_channels = True."
+            return error
+    return ""
+
+
+def find_qkv_error(q: Tensor, k: Tensor, v: Tensor) -> str:
+    """Return a sentence about queries, keys and values whose shapes do not fit together, or an empty string."""
+    if q.dim() != 4 or q.shape[:2] != k.shape[:2] or k.shape[2] % max(q.shape[2], 1):
+        return f"the keys are {list(k.shape)}, but the queries are {list(q.shape)}: every token needs as many keys."
+    if q.shape[3] != k.shape[3]:
+        return f"the queries have {q.shape[3]} channels, but the keys have {k.shape[3]}."
     if v.shape[:2] != k.shape[:2] or v.shape[2] not in (k.shape[2], q.shape[2]):
         return f"v is {list(v.shape)}, but the keys are {list(k.shape)}."
-    channels = {"log_keep": k, "erase": k, "write": v, "lookup": k, "early_lookup": k}
-    for name, gate in zip(Gates._fields, gates, strict=True):
-        like, is_key = channels[name], name in ("lookup", "early_lookup")
-        lengths = (k.shape[2], q.shape[2]) if is_key or name == "erase" else (k.shape[2],)
-        if gate is not None and (gate.shape[:2] != k.shape[:2] or gate.shape[2] not in lengths):
-            return f"{name} is {list(gate.shape)}, but the keys are {list(k.shape)}."
-        if gate is not None and gate.dim() == 4 and gate.shape[3] != like.shape[3]:
-            declaration = "" if like is v else " A rule with gates per key channel declares has_key_channels = True."
-            return f"{name} has {gate.shape[3]} channels, but {like.shape[3]} are needed.{declaration}"
-        if gate is not None and is_key and gate.dim() != 4:
-            return f"{name} is {list(gate.shape)}, but a key needs channels: {list(k.shape)}."
     return ""
 
 

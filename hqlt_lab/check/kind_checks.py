@@ -74,7 +74,10 @@ def gates_are_in_range(case: ComponentCase) -> None:
     q, k, v = (fixed_noise(3, 2, 5 * n, 4, seed=n) for n in (1, rule.writes, rule.writes))
     _, keys, _, linear_gates = rule.checked_scan_inputs(feature_map(q), feature_map(k), v, gates)
     if linear_gates.log_keep is not None and linear_gates.log_keep.max() > 0:
-        raise CheckFailed(f"log_keep reaches {linear_gates.log_keep.max().item():.2g}: the memory grows without bound.")
+        raise CheckFailed(
+            f"log_keep reaches {linear_gates.log_keep.max().item():.2g}, but the logarithm of a decay is at most 0: "
+            "the memory grows without bound."
+        )
     check_lookups(rule, keys, fill_first_lookups(linear_gates, 5, keys.shape[2] // 5))
 
 

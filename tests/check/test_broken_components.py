@@ -5,8 +5,9 @@ import torch
 
 import hqlt_lab as lab
 from hqlt_lab.check.common_checks import combines_with_every_component, reads_only_the_past
-from hqlt_lab.check.component_under_test import ComponentCase, fixed_noise
+from hqlt_lab.check.component_under_test import ComponentCase, assert_close, fixed_noise
 from hqlt_lab.check.conformance import check_component, run_check
+from hqlt_lab.check.conformance_report import CheckFailed
 from hqlt_lab.components.mixers._base import Mixer
 from hqlt_lab.components.update_rules._base import StepRule
 from hqlt_lab.components.update_rules.delta import Delta
@@ -119,6 +120,18 @@ def test_rule_that_assumes_keys_of_width_by_heads_channels_fails_memories_of_oth
 
     (failure,) = check_component("update_rule", "fixed_channels", quick=True).failures
     assert failure.check == "memories may differ in size" and "key_dim" in failure.detail
+
+
+def test_rule_that_fails_at_any_size_is_not_advised_to_take_other_sizes():
+    @register("update_rule", "uninitialized")
+    class Uninitialized(Delta):
+        def __init__(self, width, heads):
+            super().__init__(width, heads)
+            self.rate = torch.nn.Parameter(torch.ones(heads))  # is not initialized by the model
+
+    report = check_component("update_rule", "uninitialized", quick=True)
+    (result,) = [result for result in report.results if result.check == "memories may differ in size"]
+    assert "has the parameters rate" in result.detail and "key_dim" not in result.detail
 
 
 def test_rule_that_ignores_the_given_state_fails_streaming():
@@ -264,6 +277,28 @@ def test_rule_whose_state_is_a_view_of_a_larger_tensor_fails():
     report = check_component("update_rule", "state_view", quick=True)
     assert [result.check for result in report.failures] == ["state is as large as declared"]
     assert "keeps a larger tensor in memory" in report.failures[0].detail
+
+
+def test_rule_that_forgets_everything_at_some_tokens_conforms():
+    """The log-keeps of minus infinity are in the states of delayed timings."""
+
+    @register("update_rule", "forgets_everything")
+    class ForgetsEverything(Delta):
+        def gates(self, x):
+            gates = super().gates(x)
+            return gates._replace(log_keep=torch.where(gates.erase < 0.5, -torch.inf, -gates.erase))
+
+    check_component("update_rule", "forgets_everything", quick=True).assert_passed()
+
+
+def test_equal_infinities_are_close_and_different_ones_are_not():
+    infinite = torch.tensor([-torch.inf, 1.0])
+    assert_close("log_keep", infinite, infinite.clone())
+    for other in ([torch.inf, 1.0], [0.0, 1.0], [-torch.inf, 1.1], [torch.nan, 1.0]):
+        with pytest.raises(CheckFailed):
+            assert_close("log_keep", torch.tensor(other), infinite)
+        with pytest.raises(CheckFailed):
+            assert_close("log_keep", infinite, torch.tensor(other))
 
 
 def test_weights_drawn_only_in_the_constructor_fail():

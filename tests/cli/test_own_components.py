@@ -112,6 +112,16 @@ def test_gates_of_the_wrong_shape_are_rejected_before_training(folder, command, 
     assert not (folder / "runs").exists()
 
 
+def test_gates_with_fewer_channels_than_the_features_of_a_key_are_rejected_with_the_line_of_the_file(folder):
+    """A rule that does not declare `has_key_channels` is not refused when its feature map widens the keys."""
+    gate = "log_keep=-x.unflatten(-1, (self.heads, -1)).transpose(1, 2).square()"
+    (folder / "mine.py").write_text(RULE.replace("write=x[..., : self.heads].sigmoid().mT", gate))
+    (folder / "study.yaml").write_text(STUDY.replace("mixer: sum", "mixer: sum, feature_map: dpfp"))
+    output = run_hqlt(folder, "--with", "mine.py", "plan", "study.yaml", code=1)
+    message = "'mine': log_keep has 8 channels, but the keys have 16. A rule with gates or lookup keys per key channel"
+    assert f"study.yaml, line 8: model.update_rule: {message}" in output
+
+
 @pytest.mark.parametrize("arguments", [("plan", "study.yaml"), ("check", "update_rule", "mine")])
 def test_component_of_the_wrong_class_is_an_error_that_names_the_base_classes(folder, arguments):
     (folder / "mine.py").write_text(RULE.replace("(LinearRule)", "(nn.Module)"))

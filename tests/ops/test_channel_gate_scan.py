@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from hqlt_lab.ops.gates import DEFAULT_CONTEXT, Gates, ScanContext, map_gates
+from hqlt_lab.ops.scan.channel_gate_scan import channel_gate_scan_backward_op, channel_gate_scan_op
 from hqlt_lab.ops.scan.chunked import chunked_scan
 from hqlt_lab.ops.scan.recurrent import recurrent_scan
 
@@ -248,6 +249,62 @@ def test_bfloat16_inputs_have_a_float32_state():
     assert (reads.dtype, state.dtype) == (torch.bfloat16, torch.float32)
     torch.testing.assert_close(state.double(), expected_state, atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(reads.double(), expected, atol=1e-2, rtol=1e-2)
+
+
+@pytest.mark.parametrize("chunk_size", [1, 6, 16, 48, 256])
+def test_chunks_of_any_size_are_exact(chunk_size):
+    for lookup, writes, hold in (("key", 1, None), ("first", 2, 5), ("own", 3, 29)):
+        inputs = make_scan(67, lookup=lookup, decay="any", writes=writes)
+        context = ScanContext(hold, None, doc_starts(67, hold))
+        expected = run(recurrent_scan, inputs, context, torch.float64)
+
+        def scan(*arguments):
+            return chunked_scan(*arguments, chunk_size=chunk_size)
+
+        actual = run(scan, inputs, context, torch.float64)
+        for name, x in expected.items():
+            assert (actual[name] - x).abs().max() <= 1e-11 * x.abs().max(), (lookup, name)
+
+
+@pytest.mark.parametrize("lookup", LOOKUPS)
+def test_groups_of_one_row_give_the_same_result(lookup, monkeypatch):
+    inputs = make_scan(70, lookup=lookup, decay="any")
+    context = ScanContext(7, None, doc_starts(70, 7))
+    ungrouped = run(chunked_scan, inputs, context, torch.float64)
+    monkeypatch.setattr("hqlt_lab.ops.scan.channel_gate_scan.CACHE_ELEMENTS", 1)
+    grouped = run(chunked_scan, inputs, context, torch.float64)
+    for name, x in ungrouped.items():
+        torch.testing.assert_close(grouped[name], x)
+
+
+@pytest.mark.parametrize("output", [0, 1], ids=["reads", "state"])
+def test_gradients_are_exact_if_only_one_output_has_a_gradient(output):
+    q, k, v, gates, _ = make_scan(70, lookup="early")
+    gates = map_gates(torch.Tensor.requires_grad_, gates)
+    leaves = [k.requires_grad_(), v.requires_grad_(), *(gate for gate in gates if gate is not None)]
+    expected, actual = (
+        torch.autograd.grad(scan(q, k, v, gates)[output].square().sum(), leaves)
+        for scan in (recurrent_scan, chunked_scan)
+    )
+    torch.testing.assert_close(actual, expected)
+
+
+@pytest.mark.parametrize("hold", [0, 3, 40])
+@pytest.mark.parametrize(("lookup", "writes"), [("none", 1), ("key", 1), ("early", 1), ("first", 2)])
+def test_operators_pass_opcheck(lookup, writes, hold):
+    q, k, v, gates, state = make_scan(70, lookup=lookup, writes=writes)
+    lookup_key, early = gates.lookup_key(k), gates.early_lookup is not None
+    tensors = (q, k, v, lookup_key, gates.log_keep, state)
+    leaves = [None if x is None else x.detach().clone().requires_grad_() for x in tensors]
+    checks = ("test_schema", "test_autograd_registration", "test_faketensor")
+    for doc_start in (None, doc_starts(70, hold)):
+        arguments = (*leaves, doc_start, hold, 16, early, True)
+        torch.library.opcheck(channel_gate_scan_op, arguments, test_utils=checks)
+    torch.library.opcheck(channel_gate_scan_op, (*tensors[:5], None, None, hold, 16, early, False), test_utils=checks)
+    with torch.no_grad():
+        reads, last_state, *saved = channel_gate_scan_op(*tensors, None, hold, 16, early, True)
+    arguments = (reads, last_state, *tensors[:5], None, *saved, hold, 16, early)
+    torch.library.opcheck(channel_gate_scan_backward_op, arguments, test_utils=("test_schema", "test_faketensor"))
 
 
 def test_the_operator_compiles_to_one_graph():

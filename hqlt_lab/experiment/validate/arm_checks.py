@@ -82,7 +82,7 @@ def find_gate_mismatch(memory: Any) -> str:
     with torch.no_grad():
         gates = rule.gates(stream)
         mismatch = rule.find_gate_error(gates, rows, size.heads, tokens)
-        return str(mismatch or rule.find_channel_error(gates, size.key_dim, size.value_dim))
+        return str(mismatch or rule.find_channel_error(gates, memory.features, size.value_dim))
 
 
 def check_cell(
