@@ -21,6 +21,7 @@ from functools import lru_cache
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hqlt_lab.errors import ConfigIssue
 from hqlt_lab.registry import register
@@ -192,7 +193,7 @@ def insert_pairs(places: IntArray, pairs: IntArray, lines: int) -> IntArray:
     return context
 
 
-def shuffle_listed(rng: CounterRng, listed: IntArray, is_listed: IntArray) -> IntArray:
+def shuffle_listed(rng: CounterRng, listed: IntArray, is_listed: NDArray[np.bool_]) -> IntArray:
     """Return the listed tokens of each row in random order, and all others behind them."""
     preference = rng.uniform("order", listed.shape[1])
     return np.take_along_axis(listed, np.where(is_listed, preference, 2.0).argsort(1, kind="stable"), 1)
