@@ -78,3 +78,5 @@ def test_coded_words_are_as_frequent_as_published():
 def test_extrapolation_stops_where_there_are_too_few_words():
     axis_values = [value for _, value, _ in make_task("niah_multikey_2", 64, words=300).extrapolation_tests(8)]
     assert axis_values == [131 - 1, 259 - 1, 515 - 1]
+    # filler needs no words
+    assert len(make_task("niah_single_1", 64, words=2).extrapolation_tests(8)) == 4

@@ -99,8 +99,6 @@ class Ruler(StringTask):
         return tokens, tokens
 
     def extrapolation_tests(self, max_factor: int) -> list[ExtrapolationTest]:
-        if self.parts or self.train_length[1] > self.words:
-            return []
         longest = self.train_length[1]
         factors = [factor for factor in range(1, max_factor + 1) if self.count_words(longest * factor) <= self.words]
         return super().extrapolation_tests(max(factors))
