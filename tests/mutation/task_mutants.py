@@ -108,10 +108,10 @@ IN_PROTOCOLS = [
         LANGUAGES,
     ),
     Mutant(
-        "a context of an n-gram reaches over a separator",
+        "an n-gram does not see the beginning of a string",
         "hqlt_lab/tasks/state_tracking/_ngram_guessing.py",
         "            context = (separator,)\n",
-        "            context = (*context, separator)\n",
+        "            context = ()\n",
         LANGUAGES,
     ),
     Mutant(
@@ -148,5 +148,19 @@ IN_PROTOCOLS = [
         " // factorial(self.side) ** 2\n",
         "\n",
         ("tests/tasks/test_recall_statistics.py",),
+    ),
+    Mutant(
+        "keys of pairs may be equal",
+        "hqlt_lab/tasks/recall/ruler.py",
+        'keys = rng.distinct_integers("key", 0, num_codes - 1, longest)',
+        'keys = rng.integers("key", 0, 9, longest)',
+        LABELS,
+    ),
+    Mutant(
+        "filler is missing behind a pair",
+        "hqlt_lab/tasks/recall/ruler.py",
+        "(columns - 2 * num_before) % FILLER_TOKENS",
+        "columns % FILLER_TOKENS",
+        ("tests/tasks/test_ruler_statistics.py",),
     ),
 ]

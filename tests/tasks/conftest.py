@@ -56,6 +56,17 @@ VARIANTS = [
         "train_length": [2, 3],
         "test_length": [3, 9],
     },
+    *(
+        {"name": "ruler", "kind": kind, "words": 40, "train_length": [low, high], "test_length": [low + 1, high + 3]}
+        for kind, low, high in (
+            ("niah_single_1", 1, 9),
+            ("niah_multikey_2", 1, 9),
+            ("niah_multikey_3", 1, 5),
+            ("vt", 5, 9),
+            ("cwe", 20, 30),
+            ("fwe", 250, 260),
+        )
+    ),
     {"name": "memorization", "keys": 50, "train_length": [4, 20]},
     {"name": "induction", "symbols": 3, "train_length": [3, 9]},
 ]

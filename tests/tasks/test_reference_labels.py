@@ -1,5 +1,6 @@
 """Labels agree with slow reference implementations that see only the tokens up to the label."""
 
+from collections import Counter
 from functools import cache
 from itertools import groupby
 
@@ -187,6 +188,34 @@ def induction(task, prefix):
     return prefix[prefix.index("?") + 1] if prefix.count("?") == 2 else None
 
 
+def ruler(task, prefix):
+    if "?" not in prefix:
+        return None
+    context, asked = prefix[: prefix.index("?")], prefix[prefix.index("?") + 1 :]
+    size = {"niah_multikey_3": 4, "cwe": 0, "fwe": 0}.get(task.kind, 1)
+    subject, written = asked[:size], asked[size:]
+    if len(subject) < size:
+        return None
+    facts = [token for token in context if not token.startswith("f")]
+    if task.kind == "vt":
+        values = {}
+        for name, source in zip(facts[0::2], facts[1::2], strict=True):
+            values[name] = values.get(source, source)
+        answer = [name for name, value in values.items() if value == subject[0]]
+    elif task.kind == "cwe":
+        frequent = [word for word, count in Counter(facts).items() if count > 1]
+        assert len(frequent) == 10 and len(set(facts)) == len(facts) - 50
+        answer = sorted(frequent, key=facts.index)
+    elif task.kind == "fwe":
+        answer = [word for word, _ in Counter(facts).most_common(4)[1:]]
+    else:
+        starts = range(0, len(facts), 2 * size)
+        stored = {tuple(facts[i : i + size]): facts[i + size : i + 2 * size] for i in starts}
+        assert len(stored) == len(starts)  # all keys differ
+        answer = stored[tuple(subject)]
+    return answer[len(written)] if len(written) < len(answer) else None
+
+
 def word_problem(task, prefix):
     elements = [token for token in prefix if token not in ("bos", ".")]
     if not elements:
@@ -265,6 +294,7 @@ REFERENCES = {
     "memorization": memorization,
     "selective_copying": selective_copying,
     "induction": induction,
+    "ruler": ruler,
 }
 
 

@@ -70,6 +70,9 @@ def test_all_errors_are_reported_together_with_their_location():
         ({"name": "in_context_languages", "symbols": [2, 12]}, "task.edges", "too_many_edges"),
         ({"name": "in_context_languages", "string_length": [9, 2]}, "task.string_length", "sizes_in_wrong_order"),
         ({"name": "in_context_languages", "edges": [0, 2]}, "task.edges", "size_too_small"),
+        ({"name": "ruler", "kind": "niah_multikey_2", "words": 191}, "task.words", "below_minimum"),
+        ({"name": "ruler", "kind": "cwe", "train_length": [19, 40]}, "task.train_length", "size_too_small"),
+        ({"name": "ruler", "kind": "vt", "packed": 100}, "task.packed", "below_minimum"),
         ({"name": "induction", "symbols": 1}, "task.symbols", "below_minimum"),
     ],
     ids=str,
@@ -144,6 +147,7 @@ def test_every_option_changes_the_examples():
             "string_length": [1, 48],
             "train_length": [10, 18],
         },
+        "ruler": {"kind": "vt", "words": 500, "packed": 300, "train_length": [48, 49]},
         "selective_copying": {"items": 4, "symbols": 4, "train_length": [32, 65]},
         "induction": {"symbols": 8, "train_length": [16, 65]},
     }
