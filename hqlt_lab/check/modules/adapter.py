@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -87,8 +88,18 @@ class Adapter(ABC):
         if reason := self.missing.get(capability):
             raise NotApplicable(reason)
 
-    def module(self, dtype: torch.dtype = torch.float64) -> nn.Module | None:
+    @cached_property
+    def value_dtype(self) -> torch.dtype:
+        """The dtype of checks of values: float64, or float32 if the target cannot compute in float64."""
+        try:
+            self.compute(self.draw_inputs(1, self.options.round_length(8)), torch.float64)
+        except Exception:  # a target may raise anything
+            return torch.float32
+        return torch.float64
+
+    def module(self, dtype: torch.dtype | None = None) -> nn.Module | None:
         """Return the target in a dtype for checks of values: in evaluation mode, and no parameter is constant."""
+        dtype = dtype or self.value_dtype
         if dtype not in self._built:
             module = self.build(seed=0)
             if module is not None:
@@ -97,8 +108,9 @@ class Adapter(ABC):
             self._built[dtype] = module
         return self._built[dtype]
 
-    def compute(self, inputs: Inputs, dtype: torch.dtype = torch.float64, **arguments: Any) -> RunResult:
+    def compute(self, inputs: Inputs, dtype: torch.dtype | None = None, **arguments: Any) -> RunResult:
         """Run the target in a dtype, without gradients."""
+        dtype = dtype or self.value_dtype
         with torch.no_grad():
             return self.run(self.module(dtype), convert_inputs(inputs, dtype), **arguments)
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from hqlt_lab.check.conformance_report import CheckFailed
-from hqlt_lab.check.modules.adapter import Adapter, Inputs, NotApplicable, join_tokens, slice_tokens
+from hqlt_lab.check.modules.adapter import Adapter, Inputs, NotApplicable, convert_inputs, join_tokens, slice_tokens
 from hqlt_lab.check.modules.tensor_comparison import (
     CAUSALITY_TOLERANCES,
     dtype_name,
@@ -47,30 +47,30 @@ def appended_tokens_change_nothing(adapter: Adapter) -> str:
     """A sequence gives the same outputs with and without the tokens after it."""
     inputs, positions = draw_long_inputs(adapter)
     expected = adapter.compute(inputs).output
-    tolerance, largest = CAUSALITY_TOLERANCES[torch.float64], 0.0
+    tolerance, largest = CAUSALITY_TOLERANCES[adapter.value_dtype], 0.0
     for t in positions:
         length = adapter.options.round_length(t)
         deviation = largest_deviation(adapter.compute(slice_tokens(inputs, 0, length)).output, expected[:, :length])
         require_equal(f"tokens after the first {length} change their outputs", deviation, tolerance)
         largest = max(largest, deviation)
-    return describe_deviations({torch.float64: largest})
+    return describe_deviations({adapter.value_dtype: largest})
 
 
 def later_tokens_get_no_gradient(adapter: Adapter) -> str:
     """The gradient of earlier outputs with respect to later inputs is 0."""
     inputs, positions = draw_long_inputs(adapter)
-    output, leaves = run_with_leaves(adapter, inputs)
+    output, leaves = run_with_leaves(adapter, convert_inputs(inputs, adapter.value_dtype))
     largest = 0.0
     for t in positions[1::2]:
         gradients = torch.autograd.grad(output[:, :t].square().sum(), list(leaves.values()), retain_graph=True)
         for name, gradient in zip(leaves, gradients, strict=True):
             deviation = (gradient[:, t:].abs().max() / gradient.abs().max().clamp(min=1e-30)).item()
-            tolerance = 0.0 if adapter.options.bitwise else CAUSALITY_TOLERANCES[torch.float64]
+            tolerance = 0.0 if adapter.options.bitwise else CAUSALITY_TOLERANCES[adapter.value_dtype]
             require_equal(
                 f"outputs before token {t} have a gradient with respect to later {name}", deviation, tolerance
             )
             largest = max(largest, deviation)
-    return describe_deviations({torch.float64: largest})
+    return describe_deviations({adapter.value_dtype: largest})
 
 
 def run_with_leaves(adapter: Adapter, inputs: Inputs) -> tuple[Tensor, Inputs]:

@@ -26,7 +26,10 @@ from hqlt_lab.check.modules.causality_lines import (
     later_tokens_get_no_gradient,
 )
 from hqlt_lab.check.modules.document_lines import packed_documents_are_independent
-from hqlt_lab.check.modules.implementation_lines import implementations_are_equal
+from hqlt_lab.check.modules.implementation_lines import (
+    implementations_are_equal,
+    implementations_are_equal_with_strong_decays,
+)
 from hqlt_lab.check.modules.padding_lines import (
     padding_leaves_the_state,
     padding_on_the_left_has_no_effect,
@@ -59,6 +62,10 @@ LINES: tuple[Line, ...] = (
     initial_values_survive_a_backbone,
     initial_values_survive_a_file,
 )
+COMPARISON_LINES: tuple[Callable[[Adapter, Adapter], str], ...] = (
+    implementations_are_equal,
+    implementations_are_equal_with_strong_decays,
+)
 
 
 def check_module(
@@ -79,7 +86,7 @@ def check_module(
     results = [run_line(line.__name__, partial(line, adapter)) for line in LINES]
     if against is not None:
         other = make_adapter(against, settings or {}, options)
-        results.append(run_line("implementations_are_equal", partial(implementations_are_equal, adapter, other)))
+        results += [run_line(line.__name__, partial(line, adapter, other)) for line in COMPARISON_LINES]
     return ConformanceReport("module", adapter.name, tuple(results))
 
 

@@ -98,8 +98,9 @@ class FunctionAdapter(Adapter):
         if document_lengths is not None:
             arguments["cu_seqlens"] = torch.tensor([0, *document_lengths]).cumsum(0)
         result = self.function(**arguments, **self.settings)
-        output, final_state = (result, None) if isinstance(result, Tensor) else (result[0], result[-1])
-        return RunResult(output.movedim(self.time_axis_of_output, 1), final_state)
+        output = result if isinstance(result, Tensor) else result[0]
+        has_cache = "output_final_state" in arguments and not isinstance(result, Tensor)
+        return RunResult(output.movedim(self.time_axis_of_output, 1), result[-1] if has_cache else None)
 
 
 def shape_values(noise: Tensor, spec: TensorSpec) -> Tensor:

@@ -21,7 +21,7 @@ def padding_leaves_the_state(adapter: Adapter) -> str:
     """After prompts of different lengths in one batch, decoding from the cache continues each as alone."""
     adapter.require("mask")
     adapter.require("cache")
-    tokens, later_tokens = padded_length(adapter), 4
+    tokens, later_tokens = padded_length(adapter), adapter.options.round_length(4)
     inputs, later_inputs = adapter.draw_inputs(3, tokens), adapter.draw_inputs(3, later_tokens, seed=1)
     lengths = row_lengths(tokens)
     mask = make_mask(lengths, tokens, adapter.pads_prompts_left)
