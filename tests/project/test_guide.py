@@ -3,6 +3,8 @@
 import importlib.util
 import re
 import shlex
+import subprocess
+import sys
 import tomllib
 
 import pytest
@@ -13,7 +15,7 @@ import hqlt_lab as lab
 from hqlt_lab.api import load_experiment
 from hqlt_lab.cli.app import app
 from hqlt_lab.experiment.expand_cells import expand_plan
-from tests.project.doc_pages import GUIDE, ROOT, bash_commands, code_blocks, component_page_files
+from tests.project.doc_pages import GUIDE, ROOT, bash_commands, code_blocks, component_page_files, replace_in_file
 
 # without the reference, which is generated from the code
 PAGES = [ROOT / "README.md", *(page for page in GUIDE if page.parent.name != "reference")]

@@ -1,6 +1,7 @@
 """Finds a target by its name, `package.module:Name`, and the adapter that can call it."""
 
 import importlib
+import inspect
 import sys
 import warnings
 from collections.abc import Callable, Mapping
@@ -24,6 +25,11 @@ def make_adapter(target: str | Callable[..., Any], settings: Mapping[str, Any], 
     if not callable(found) or isinstance(found, nn.Module):
         message = f"{name} is a {type(found).__name__}, but a class or a function is needed."
         raise ConfigError.at("target", "target_not_callable", message)
+    try:
+        inspect.signature(found)
+    except ValueError as error:
+        hint = "Write a function that calls it."
+        raise ConfigError.at("target", "target_without_signature", f"{name} has no signature.", hint) from error
     if not (isinstance(found, type) and issubclass(found, nn.Module)):
         return FunctionAdapter(found, name, settings, options)
     is_language_model = hasattr(found, "config_class") and hasattr(found, "from_pretrained")
