@@ -7,6 +7,7 @@
     lab.sizes(model, 2048)                           parameters, state and FLOPs of each component
     lab.probe(model, tokens)["share"]                share of each memory in the output, per layer and head
     lab.check_component("update_rule", "delta")      run the conformance tests
+    lab.check_module(MyLayer, {"width": 64})         check a layer that is not a component
     lab.run("experiments/first_run.yaml")            run a study; lab.results and lab.load read its results
 
 Names are imported on first use, so `import hqlt_lab` loads neither torch nor Lightning.
@@ -36,6 +37,7 @@ _MODULE_BY_NAME = {
     "build": "hqlt_lab.registry",
     "build_model": "hqlt_lab.model.sequence_model",
     "check_component": "hqlt_lab.check.conformance",
+    "check_module": "hqlt_lab.check.modules.check_module",
     "compare": "hqlt_lab.api",
     "describe": "hqlt_lab.registry",
     "compare_profiles": "hqlt_lab.api",

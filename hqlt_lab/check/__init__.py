@@ -12,5 +12,6 @@ task_checks               checks of tasks with generated examples
 study_integration_check   a small study with the component: planned, trained, probed, reported
 unpacked_reference        reference for padding and packing: every document in a call of its own
 backend_comparison        every backend compared with the reference implementation
+modules                   checks of layers, models and functions that are not components
 triton_interpreter        runs fla's Triton kernels on a CPU
 """

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Outcome = Literal["passed", "failed", "illegal"]
-OUTCOME_STYLES = {"passed": "green", "failed": "bold red", "illegal": "yellow"}
+Outcome = Literal["passed", "failed", "illegal", "not applicable"]
+OUTCOME_STYLES = {"passed": "green", "failed": "bold red", "illegal": "yellow", "not applicable": "dim"}
 
 
 class CheckFailed(AssertionError):
@@ -18,7 +18,11 @@ class ComponentUnusable(CheckFailed):
 
 @dataclass(frozen=True)
 class CheckResult:
-    """Outcome of one check.  "illegal" is a combination that the lab rejects with a reason; it is not a failure."""
+    """Outcome of one check.
+
+    "illegal" is a combination that the lab rejects with a reason, and "not applicable" a check that cannot be tried;
+    they are not failures.
+    """
 
     check: str
     outcome: Outcome

@@ -24,9 +24,10 @@ from hqlt_lab.api.run_profile import prepare_profile
 from hqlt_lab.api.task_evaluation import merge_evaluate_config
 from hqlt_lab.check.backend_comparison import compare_backends
 from hqlt_lab.check.conformance import check_component, select_checks
+from hqlt_lab.check.modules.check_module import check_module
 from hqlt_lab.check.triton_interpreter import enable_triton_interpreter
 from hqlt_lab.cli.app import app
-from hqlt_lab.cli.commands.components import find_component, parse_options
+from hqlt_lab.cli.commands.components import check_conformance, check_other_module, find_component, parse_options
 from hqlt_lab.cli.commands.generate import read_prompts
 from hqlt_lab.cli.templates import write_component
 from hqlt_lab.data.corpus_reader import open_corpus
@@ -85,6 +86,11 @@ VALID = "\n".join(test_config_errors.VALID_SECTIONS.values()) + "\n"
 CPU = OpSpec("cpu", torch.float32, 8, 8)
 UNEVEN_TASK = registry.build("task", {"name": "parity", "rows": 130})
 SMALL_MODEL = {"vocabulary": 3, "width": 8, "heads": 2}
+
+
+def shift_tokens(tokens):
+    """Return the previous token: a target of `hqlt check module`."""
+    return tokens.roll(1, 1)
 
 
 def list_file_cases() -> Iterator[tuple[str, str, str | bytes]]:
@@ -440,6 +446,24 @@ CASES: list[Case] = [
     lambda: select_checks("launcher"),
     lambda: check_component("task", "t_maze"),
     lambda: list(compare_backends("flas")),
+    lambda: check_conformance("mixer", "sum", settings=["width=3"]),
+    lambda: check_other_module(None, [], [], None, False),
+    lambda: check_module("transformers"),
+    lambda: check_module("no_such_package:Layer"),
+    lambda: check_module("torch.nn:Lineal"),
+    lambda: check_module(torch.nn.Linear(2, 2)),
+    lambda: check_module(torch.lerp),
+    lambda: check_module(torch.nn.Linear),
+    lambda: check_module(torch.nn.Embedding, call={"input": "tokens"}),
+    lambda: check_module(torch.nn.Linear, call={"mask": "padding"}),
+    lambda: check_module(torch.nn.GRU, call={"documents": "hx", "width": 4}),
+    lambda: check_module(torch.nn.Linear, call={"size": 4}),
+    lambda: check_module(torch.nn.Linear, call={"chunk": 0}),
+    lambda: check_module(torch.nn.Linear, call={"input": "audio"}),
+    lambda: check_module(shift_tokens, call={"tensor.g": "BTH"}),
+    lambda: check_module(shift_tokens),
+    lambda: check_module(shift_tokens, call={"tensor.tokens": "TH"}),
+    lambda: check_module(shift_tokens, call={"tensor.tokens": "BTH:loud"}),
     enable_triton_interpreter,
     # tasks
     lambda: registry.build("task", {"name": "parity", "train_length": [40]}),

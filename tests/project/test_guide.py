@@ -3,6 +3,8 @@
 import importlib.util
 import re
 import shlex
+import subprocess
+import sys
 import tomllib
 
 import pytest
@@ -13,7 +15,7 @@ import hqlt_lab as lab
 from hqlt_lab.api import load_experiment
 from hqlt_lab.cli.app import app
 from hqlt_lab.experiment.expand_cells import expand_plan
-from tests.project.doc_pages import GUIDE, ROOT, bash_commands, code_blocks, component_page_files
+from tests.project.doc_pages import GUIDE, ROOT, bash_commands, code_blocks, component_page_files, replace_in_file
 
 # without the reference, which is generated from the code
 PAGES = [ROOT / "README.md", *(page for page in GUIDE if page.parent.name != "reference")]
@@ -26,6 +28,7 @@ TEST_OF_PAGE = {
     "docs/add_task.md": "test_guide.py::test_components_of_the_component_pages_pass_the_conformance_checks",
     "docs/add_timing.md": "test_guide.py::test_components_of_the_component_pages_pass_the_conformance_checks",
     "docs/add_update_rule.md": "test_guide.py::test_rule_of_the_update_rule_page_computes_its_formula",
+    "docs/check_module.md": "test_guide.py::test_layer_of_the_check_module_page_fails_and_is_repaired",
     "docs/data.md": "test_docs.py::test_data_page_does_what_it_says",
     "docs/how_it_works.md": "test_guide.py::test_python_of_the_how_it_works_page_prints_what_it_says",
     "docs/language.md": "test_docs.py::test_language_page_does_what_it_says",
@@ -140,6 +143,20 @@ def test_components_of_the_component_pages_pass_the_conformance_checks(tmp_path,
         batch = lab.build("task", "flip_flop").get_examples("train", seed=0, first=0, count=64)
     for tokens, label in zip(batch.tokens.tolist(), batch.labels.max(1).values.tolist(), strict=True):
         assert label == [token for token in tokens if 1 <= token <= 4][-1]  # the last letter before the end
+
+
+def test_layer_of_the_check_module_page_fails_and_is_repaired(tmp_path):
+    page = (ROOT / "docs/check_module.md").read_text()
+    for block in code_blocks(page):
+        if block.title:
+            (tmp_path / block.title).write_text(block.text)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_my_layer.py"]
+    failed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert failed.returncode == 1 and "padding leaves the state: after a prompt with 3 padded tokens" in failed.stdout
+    (correction,) = re.findall("`(keep = [^`]*)`", page)
+    masked_value = r"(value = value \* mask\[..., None\])"
+    replace_in_file(tmp_path / "my_layer.py", {masked_value: rf"\1\n            {correction}"})
+    assert subprocess.run(command, cwd=tmp_path).returncode == 0
 
 
 def test_rule_of_the_update_rule_page_computes_its_formula(tmp_path):

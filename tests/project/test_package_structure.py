@@ -90,6 +90,7 @@ ALLOWED_IMPORTS = {
     "api": "errors files redact registry experiment rundir train hugging_face generation track study report "
     "memory_profile",
     "check": "errors files registry ops components model tasks experiment rundir train study report",
+    "check.modules": "errors check",
     "cli": "process_settings log_handler redact registry cli.commands cli.terminal",
     "cli.commands": "errors files formatting hashing registry data model experiment rundir agent train generation "
     "track study report memory_profile check api cli.templates cli.terminal",

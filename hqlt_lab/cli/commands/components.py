@@ -194,13 +194,15 @@ def check_conformance(
     kind: Annotated[
         str | None,
         typer.Argument(
-            help=f"{CHECKED_KINDS_HELP}; or backends. Default: all kinds.", autocompletion=completion.complete_kinds
+            help=f"{CHECKED_KINDS_HELP}; or backends, or module. Default: all kinds.",
+            autocompletion=completion.complete_kinds,
         ),
     ] = None,
     name: Annotated[
         str | None,
         typer.Argument(
-            help="A registered name. Default: all of the kind.", autocompletion=completion.complete_components
+            help="A registered name. Default: all of the kind. For a module: package.module:Name.",
+            autocompletion=completion.complete_components,
         ),
     ] = None,
     option: Annotated[
@@ -212,15 +214,42 @@ def check_conformance(
             "--quick", help="Skip the slow checks: combinations with all other components, and torch.compile."
         ),
     ] = False,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="An argument of a module's class, a setting of a configuration of transformers, or an argument of a "
+            "function, such as hidden_size=32. Repeatable.",
+        ),
+    ] = None,
+    call: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="How a module is called, such as mask=padding, chunk=16 or tensor.g=BTHK:log_decay. Repeatable."
+        ),
+    ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(help="A second implementation of a module or a function, package.module:Name, to compare with."),
+    ] = None,
     as_json: Annotated[
         bool,
         json_option(
-            "a list of components: kind, name, passed, results (each with its check, outcome, detail); for backends: "
-            "backend, precision, component, timing, outcome, error, detail."
+            "a list of components or modules: kind, name, passed, results (each with its check, outcome, detail); for "
+            "backends: backend, precision, component, timing, outcome, error, detail."
         ),
     ] = False,
 ) -> None:
-    """Run the conformance checks on components; `check backends` compares backends with the reference."""
+    """Run the conformance checks on components.
+
+    `check backends` compares backends with the reference; `check module` checks a layer that is not a component.
+    """
+    if kind == "module":
+        return check_other_module(name, settings or [], call or [], against, as_json)
+    for flag, value in (("--set", settings), ("--call", call), ("--against", against)):
+        if value:
+            message = f"{flag} belongs to `hqlt check module`."
+            raise ConfigError.at(flag, "option_of_check_module", message, "Options of a component: --option.")
     if kind == "backends":
         return check_backends(name, as_json)
     from hqlt_lab.check.conformance import CHECKED_KINDS, check_component, is_checkable, select_checks
@@ -242,16 +271,34 @@ def check_conformance(
         raise PartialFailure(f"These components fail their checks: {', '.join(failed)}.")
 
 
-def parse_options(pairs: list[str]) -> dict[str, Any]:
-    """Parse --option values, each value as YAML: ['max_beta=2'] -> {'max_beta': 2}."""
+def check_other_module(
+    target: str | None, settings: list[str], call: list[str], against: str | None, as_json: bool
+) -> None:
+    """Check a layer, a language model of transformers or a function, and print the report."""
+    from hqlt_lab.check.modules.check_module import check_module
+
+    if target is None:
+        hint = "Example: hqlt check module transformers:BambaForCausalLM."
+        raise ConfigError.at("name", "module_without_name", "a module is named as package.module:Name.", hint)
+    with stderr_console.status(f"checking {escape(target)} ..."):
+        report = check_module(
+            target, parse_options(settings, "--set"), call=parse_options(call, "--call"), against=against
+        )
+    print(dump_json([report.as_dict()])) if as_json else console.print(report.to_table())
+    if not report.passed:
+        raise PartialFailure(f"{target} fails its checks.")
+
+
+def parse_options(pairs: list[str], flag: str = "--option") -> dict[str, Any]:
+    """Parse the values of an option, each as YAML: ['max_beta=2'] -> {'max_beta': 2}."""
     from hqlt_lab.experiment.yaml.read_experiment_files import parse_value
 
     parsed = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key:
-            raise ConfigError.at("--option", "not_name_and_value", f"{pair!r} is not name=value.")
-        with issues_under("--option"):
+            raise ConfigError.at(flag, "not_name_and_value", f"{pair!r} is not name=value.")
+        with issues_under(flag):
             parsed[key] = parse_value(value)
     return parsed
 

@@ -107,10 +107,11 @@ def read_question(file: Path) -> str:
 
 @as_completer
 def complete_kinds(ctx: typer.Context, incomplete: str) -> Iterator[tuple[str, str]]:
-    """Yield the kinds of components, and `backends` for `hqlt check`."""
+    """Yield the kinds of components, and `backends` and `module` for `hqlt check`."""
     yield from ((name, kind.summary) for name, kind in KINDS.items())
     if ctx.info_name == "check":
         yield "backends", "compare backends with the reference"
+        yield "module", "check a layer, a language model or a function that is not a component"
 
 
 @as_completer
