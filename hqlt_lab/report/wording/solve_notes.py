@@ -45,7 +45,9 @@ def solve_notes(times: Sequence[SolveTimes], measure: MeasureConfig) -> list[str
             "fewer seeds it is the range from the fastest to the slowest seed."
         )
     if any(each.interval is None and each.median is not None and len(each.by_seed) > 1 for each in times):
-        notes.append("There is no interval for an arm of which a seed was observed for fewer steps than others needed.")
+        notes.append(
+            "The interval is unknown for an arm of which a seed was observed for fewer steps than others needed."
+        )
     return notes
 
 
