@@ -305,6 +305,12 @@ class MeasureConfig:
         """The first reported metric, or the selection metric if none is reported."""
         return self.report[0] if self.report else self.select
 
+    @property
+    def validation_metric(self) -> str | None:
+        """The primary metric on the validation split; None if training does not measure it, such as one of lm-eval."""
+        split, _, name = self.primary_metric.partition("/")
+        return f"valid/{name}" if split in ("test", "valid") and name else None
+
     def metric_direction(self, metric: str) -> Literal["maximize", "minimize"]:
         """Return whether a metric is maximized or minimized, by its name; `direction` holds for unknown names."""
         if (

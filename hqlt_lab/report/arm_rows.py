@@ -22,8 +22,10 @@ from hqlt_lab.hashing import hash_json
 from hqlt_lab.registry import build
 from hqlt_lab.report.lm_eval_protocol_filter import drop_other_protocols
 from hqlt_lab.report.stats.row_differences import attach_differences
+from hqlt_lab.report.stats.solve_times import SolveTimes, measure_solve_times
 from hqlt_lab.report.stats.summary import Summary, summarize_seeds
-from hqlt_lab.rundir.cell_state import SETTLED_STATES
+from hqlt_lab.report.stats.tuning_windows import TuningWindow, find_tuning_windows
+from hqlt_lab.rundir.cell_state import LOST_STATES, SETTLED_STATES
 from hqlt_lab.stats.baseline_differences import Difference, find_baselines
 from hqlt_lab.stats.metric_scale import accuracy_resolution, metric_resolution
 from hqlt_lab.stats.proportion_intervals import PercentRange, percent_ranges
@@ -48,6 +50,9 @@ class Row:
     point: Mapping[str, Any] | None = None  # tuned path -> selected value; None: no cell has finished yet
     points_tried: int = 0  # tuned points with at least one ended cell
     cells_tried: int = 0  # ended tuning cells
+    num_tuning_seeds: int = 0  # tuning cells of the selected point that have a result or are not finished yet
+    tuning_windows: Sequence[TuningWindow] = ()  # of each tuned list of numbers
+    solve_times: SolveTimes | None = None  # None without `measure.solved` or without validation curves
     published_values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # metric -> best, median, mad
     unfinished_counts: Mapping[str, int] = field(default_factory=dict)  # state -> number of cells
     percent_ranges: Mapping[str, PercentRange] = field(default_factory=dict)  # of the metrics in percent
@@ -127,6 +132,7 @@ def build_row(experiment: Experiment, arm: Arm, records: Sequence[CellRecord], r
     point = select_point(tuning, experiment.measure) if experiment.tune else {}
     shown = [record for record in records if record.is_reported and hash_json(record.point) == hash_json(point)]
     ended = [record for record in tuning if record.state in BUDGET_STATES]
+    selected = [record for record in tuning if hash_json(record.point) == hash_json(point)]
     ranges = percent_ranges(reported_metrics(experiment.measure), build_task(experiment, arm, point))
     return Row(
         title=arm.title,
@@ -137,6 +143,9 @@ def build_row(experiment: Experiment, arm: Arm, records: Sequence[CellRecord], r
         point=point,
         points_tried=len(group_by_point(ended)),
         cells_tried=len(ended),
+        num_tuning_seeds=sum(record.state not in LOST_STATES for record in selected),
+        tuning_windows=find_tuning_windows(experiment, point, tuning),
+        solve_times=measure_solve_times(experiment, arm, shown),
         published_values=experiment.published.get(arm.title, {}),
         unfinished_counts={state: sum(record.state == state for record in records) for state in UNFINISHED_STATES},
     )

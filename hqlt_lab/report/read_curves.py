@@ -16,9 +16,11 @@ def read_curve(folder: Path, metric: str) -> dict[int, float]:
     """Return the values of one metric by step; empty if it was not logged."""
     file = folder / METRICS_FILE
     values: dict[int, float] = {}
-    for line in file.read_text(errors="replace").splitlines() if file.is_file() else []:
-        for step, value in parse_points(line, metric):
-            values.setdefault(step, value)
+    text = file.read_text(errors="replace") if file.is_file() else ""
+    for line in text.splitlines():
+        if f'"{metric}"' in line:
+            for step, value in parse_points(line, metric):
+                values.setdefault(step, value)
     return values
 
 

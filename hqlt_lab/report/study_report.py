@@ -12,12 +12,14 @@ from hqlt_lab.report.build_tables import Table, build_effects_table, build_impor
 from hqlt_lab.report.render.csv_table import render_csv
 from hqlt_lab.report.render.html_page import render_fragment, render_page
 from hqlt_lab.report.render.json_report import render_json
-from hqlt_lab.report.render.latex import render_latex
+from hqlt_lab.report.render.latex import render_latex, render_latex_table
 from hqlt_lab.report.render.report_writer import SavedReport, write_report
 from hqlt_lab.report.render.reproduction import Reproduction
 from hqlt_lab.report.render.text_tables import break_intervals, fit_to_width, render_markdown, render_rich_table
+from hqlt_lab.report.solve_table import build_solve_table
 from hqlt_lab.report.stats.factorial_effects import Effect, estimate_effects
 from hqlt_lab.report.stats.importance import compute_importance
+from hqlt_lab.report.tuning_tables import build_score_table, build_window_table
 from hqlt_lab.report.wording.answer import Answer, compose_answer
 from hqlt_lab.report.wording.caveats import collect_warnings
 from hqlt_lab.report.wording.table_notes import compose_notes
@@ -67,13 +69,22 @@ class Report:
         return build_results_table(self.experiment, self.rows)
 
     def build_extra_tables(self) -> dict[str, Table]:
-        """Return the tables of effects and of importance by heading, without empty ones."""
-        measure, tables = self.experiment.measure, {}
+        """Return the tables below the results by heading, without empty ones."""
+        measure, tables = self.experiment.measure, self.build_training_tables()
         if self.effects:
             tables["Effects"] = build_effects_table(self.effects, reported_metrics(measure)[0])
         if self.importance:
             tables["Importance"] = build_importance_table(self.importance, measure.select)
         return tables
+
+    def build_training_tables(self) -> dict[str, Table]:
+        """Return the tables of tuned values and of steps to solve by heading, without empty ones."""
+        tables = {
+            "Tuning windows": build_window_table(self.experiment, self.rows),
+            "Scores of tuned values": build_score_table(self.experiment, self.rows),
+            "Steps to solve": build_solve_table(self.experiment, self.rows),
+        }
+        return {title: table for title, table in tables.items() if table is not None}
 
     def with_importance(self) -> "Report":
         """Return a copy with hyperparameter importance, which takes some seconds to compute."""
@@ -99,7 +110,9 @@ class Report:
         return [results, *(render_rich_table(title, break_intervals(table, width)) for title, table in extra_tables)]
 
     def to_latex(self) -> str:
-        return render_latex(self.experiment, self.rows, compose_notes(self.experiment, self.rows, has_p_columns=False))
+        notes = compose_notes(self.experiment, self.rows, has_p_columns=False)
+        tables = [render_latex_table(title, table) for title, table in self.build_training_tables().items()]
+        return "\n".join([render_latex(self.experiment, self.rows, notes), *tables])
 
     def to_json(self) -> str:
         return render_json(self)

@@ -9,3 +9,5 @@ TERMINAL_STATES: tuple[CellState, ...] = ("done", "failed", "diverged", "pruned"
 SETTLED_STATES: tuple[CellState, ...] = ("done", "failed", "diverged", "pruned")
 # settled without a result
 UNSUCCESSFUL_STATES: tuple[CellState, ...] = ("failed", "diverged")
+# settled without a result, or stopped before its end because its results were poor
+LOST_STATES: tuple[CellState, ...] = (*UNSUCCESSFUL_STATES, "pruned")

@@ -84,7 +84,7 @@ ALLOWED_IMPORTS = {
     "report.figures": "formatting experiment stats rundir study report report.stats report.wording",
     "report.render": "files formatting hashing experiment stats rundir study report report.figures report.stats "
     "report.wording",
-    "report.stats": "experiment stats study report",
+    "report.stats": "experiment stats rundir study report",
     "report.wording": "formatting experiment stats rundir study report report.stats",
     "memory_profile": "errors files formatting model experiment rundir report",
     "api": "errors files redact registry experiment rundir train hugging_face generation track study report "

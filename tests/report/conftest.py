@@ -16,6 +16,7 @@ train: {steps: 300, batch_size: 8}
 """
 ARMS = "arms: {delta: {}, linear: {model.update_rule: linear_attention}, retention: {model.update_rule: retention}}\n"
 METRIC = "normalized_accuracy"
+VALID = f"valid/{METRIC}"
 
 
 @pytest.fixture
@@ -59,6 +60,20 @@ def make_run_folder(tmp_path):
             for number, loss in enumerate(losses, 1)
         ]
         (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+        return folder
+
+    return write
+
+
+@pytest.fixture
+def make_folder(tmp_path):
+    """Return a function that writes a run folder with a curve of the selection metric."""
+
+    def write(name, values, every=10):
+        folder = tmp_path / name
+        folder.mkdir()
+        lines = [{"step": every * number, "metrics": {VALID: value}} for number, value in enumerate(values, 1)]
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
         return folder
 
     return write

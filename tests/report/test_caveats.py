@@ -9,7 +9,7 @@ from hqlt_lab.report.read_curves import late_decrease, read_curve, read_curve_en
 from hqlt_lab.report.wording.caveats import collect_warnings
 from tests.report.conftest import BASE
 
-GRID = "tune: {train.lr: [1e-3, 1e-2, 1e-1]}\nseeds: 1\n"
+GRID = "tune: {train.lr: [1e-3, 1e-2, 1e-1]}\nseeds: 3\n"
 
 
 def warnings_of(experiment, records):
@@ -17,7 +17,12 @@ def warnings_of(experiment, records):
 
 
 def tuning_records(make_record, arm, best, path="train.lr", values=(1e-3, 1e-2, 1e-1), **fields):
-    return [make_record(arm, 0, 90.0 if value == best else 10.0, point={path: value}, **fields) for value in values]
+    """Return three seeds per value; the best value is hardly better than the others, so that all of them work."""
+    return [
+        make_record(arm, seed, 90.0 if value == best else 89.0, point={path: value}, **fields)
+        for value in values
+        for seed in range(3)
+    ]
 
 
 def tuning_records_of_all_arms(make_record, best):
@@ -30,7 +35,7 @@ def test_a_sound_study_has_no_warnings(make_experiment, make_record):
 
 @pytest.mark.parametrize("best, shown", [(1e-3, "0.001"), (1e-1, "0.1")])
 def test_a_selected_value_on_the_edge_of_the_grid_is_reported(make_experiment, make_record, best, shown):
-    records = tuning_records(make_record, "delta", best) + tuning_records_of_all_arms(make_record, 1e-2)[3:]
+    records = tuning_records(make_record, "delta", best) + tuning_records_of_all_arms(make_record, 1e-2)[9:]
     assert warnings_of(make_experiment(GRID), records) == [
         f"delta: the selected train.lr {shown} is at the edge of its grid [0.001, 0.01, 0.1]. "
         "A value outside may be better."
@@ -42,7 +47,7 @@ def test_a_selected_value_on_the_edge_of_the_grid_is_reported(make_experiment, m
     [("model.mixer", ("sum", "vector")), ("model.output_gate", (False, True)), ("train.clip", (1.0, None))],
 )
 def test_values_that_are_not_numbers_have_no_edge(make_experiment, make_record, path, values):
-    experiment = make_experiment(f"tune: {{{path}: {json.dumps(values)}}}\nseeds: 1\n", arms="")
+    experiment = make_experiment(f"tune: {{{path}: {json.dumps(values)}}}\nseeds: 3\n", arms="")
     assert warnings_of(experiment, tuning_records(make_record, "base", values[0], path, values)) == []
 
 
@@ -66,17 +71,15 @@ def test_without_a_selected_point_no_edge_is_reported(make_experiment, make_reco
 def test_the_outer_5_percent_of_a_range_are_its_edge(make_experiment, make_record, log, value, is_edge):
     experiment = make_experiment(f"tune: {{train.lr: {{low: 1e-4, high: 1e-1, log: {log}}}}}\nseeds: 1\n", arms="")
     point = {"train.lr": value}
-    warnings = warnings_of(
-        experiment,
-        [make_record("base", 0, 90.0, point=point, is_reported=False), make_record("base", 1, 90.0, point=point)],
-    )
+    tuning = [make_record("base", 1000 + seed, 90.0, point=point, is_reported=False) for seed in range(3)]
+    warnings = warnings_of(experiment, [*tuning, make_record("base", 0, 90.0, point=point)])
     assert ["at the edge of its range 0.0001 to 0.1." in line for line in warnings] == [True] * is_edge
 
 
 def test_unequal_budgets_are_reported_with_the_cells_of_each_arm(make_experiment, make_record):
     records = tuning_records_of_all_arms(make_record, best=1e-2)[:-1]
     assert warnings_of(make_experiment(GRID), records) == [
-        "The arms were tuned with different budgets. Finished tuning cells: delta 3, linear 3, retention 2."
+        "The arms were tuned with different budgets. Finished tuning cells: delta 9, linear 9, retention 8."
     ]
 
 

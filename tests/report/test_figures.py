@@ -1,6 +1,5 @@
 """Figures show the right values, read back from matplotlib objects and from the SVG."""
 
-import json
 import os
 import subprocess
 import sys
@@ -26,20 +25,6 @@ from hqlt_lab.rundir.evaluations import LongContextCurve, write_evaluation, writ
 
 VALID = "valid/normalized_accuracy"
 SVG = "{http://www.w3.org/2000/svg}"
-
-
-@pytest.fixture
-def make_folder(tmp_path):
-    """Return a function that writes a run folder with a curve of the selection metric."""
-
-    def write(name, values, every=10):
-        folder = tmp_path / name
-        folder.mkdir()
-        lines = [{"step": every * number, "metrics": {VALID: value}} for number, value in enumerate(values, 1)]
-        (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-        return folder
-
-    return write
 
 
 def draw(draw_figure, experiment, records):

@@ -75,8 +75,8 @@ def test_the_page_holds_the_content_of_the_report(report):
     assert not page.open and page.all("html")[0]["lang"] == "en"
     assert page.texts("h1") == [report.experiment.question] and report.answer.summary in page.texts("p")
     assert page.texts("h2") == [
-        "Caveats", "Results", "Figures", "Chosen hyperparameters", "Cells without a result",
-        "How to reproduce", "Files",
+        "Caveats", "Results", "Figures", "Tuning windows", "Scores of tuned values", "Chosen hyperparameters",
+        "Cells without a result", "How to reproduce", "Files",
     ]  # fmt: skip
     items = [element["text"] for element in page.all("li") if "main" in element["inside"]]
     assert all(warning in items for warning in report.warnings)
@@ -107,7 +107,7 @@ def test_every_figure_has_a_title_and_a_caption(report):
     figures = page.all("figure")
     assert [element["id"] for element in figures] == [f"figure-{name}" for name in report.matplotlib_figures()] and len(
         figures
-    ) == 3
+    ) == 4
     drawings = [element for element in page.all("svg") if element.get("role") == "img"]
     titles = [element for element in page.all("title") if "svg" in element["inside"]]
     assert len(drawings) == len(titles) == len(figures) and all(element["text"] for element in titles)

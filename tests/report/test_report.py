@@ -27,7 +27,7 @@ PUBLISHED = (
 
 def parse_markdown_table(markdown):
     """Parse the first Markdown table into a list of {column: cell}, with escapes removed."""
-    lines = [line for line in markdown.splitlines() if line.startswith("|")]
+    lines = markdown[markdown.index("\n|") + 1 :].partition("\n\n")[0].splitlines()
     split = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip("|"))] for line in lines]
     plain = [[re.sub(r"\\([\\|<*])", r"\1", cell) for cell in cells] for cells in split]
     return [dict(zip(plain[0], cells, strict=True)) for cells in plain[2:]]

@@ -28,7 +28,7 @@ def show_report(
     csv: Annotated[
         bool, typer.Option("--csv", help="Print CSV with a line per arm and metric, in full precision.")
     ] = False,
-    latex: Annotated[bool, typer.Option("--latex", help="Print a LaTeX table.")] = False,
+    latex: Annotated[bool, typer.Option("--latex", help="Print LaTeX tables.")] = False,
     as_json: Annotated[bool, json_option(f"everything: {REPORT_KEYS}")] = False,
     html: Annotated[
         bool, typer.Option("--html", help="Write an HTML page with figures into the study's folder and print its path.")

@@ -15,12 +15,16 @@ from hqlt_lab.report.figures.long_context_curves import long_context
 from hqlt_lab.report.figures.memory_contribution import memory_contribution
 from hqlt_lab.report.figures.report_figure import ReportFigure
 from hqlt_lab.report.figures.rl_curves import rl_curves
+from hqlt_lab.report.figures.steps_to_solve import steps_to_solve
 from hqlt_lab.report.figures.style import style_context
+from hqlt_lab.report.figures.tuning_curves import tuning_curves
 
 FIGURE_FUNCTIONS: tuple[Callable[[DrawnArms], ReportFigure | None], ...] = (
     forest,
     rl_curves,
     learning_curves,
+    steps_to_solve,
+    tuning_curves,
     length_generalization,
     long_context,
     heat_map,

@@ -4,18 +4,21 @@ question, answer, warnings     as in the table
 measure                        the `measure` section of the experiment
 looks                          with `seeds: {until: decided}` the numbers of seeds of all looks and of those that were
                                taken, and the error probability of each; else null
-rows                           by arm: summaries, differences, published values, the selected point, and for every seed
-                               its metrics, evaluations with lesions, and last probe
+rows                           by arm: summaries, differences, published values, the selected point, the results of
+                               tuned values, the steps to solve, and for every seed its metrics, evaluations with
+                               lesions, and last probe
 effects                        main effects and interactions of a grid
 importance                     of each hyperparameter, if requested; else empty
 cells                          number of cells by state; cells without a result, with the reason
 """
 
 from collections import Counter
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from hqlt_lab.formatting import dump_json
 from hqlt_lab.report.arm_rows import Row
+from hqlt_lab.report.stats.tuning_windows import TuningWindow
 from hqlt_lab.rundir.diagnostics import read_probes
 from hqlt_lab.rundir.evaluations import read_evaluations
 from hqlt_lab.stats.sequential_testing import spend_alpha
@@ -72,11 +75,18 @@ def row_to_dict(row: Row) -> dict[str, Any]:
         "point": row.point,
         "points_tried": row.points_tried,
         "cells_tried": row.cells_tried,
+        "tuning": [window_to_dict(window) for window in row.tuning_windows],
+        "steps_to_solve": row.solve_times,
         "steps": {"fewest": low, "most": high},
         **{name: getattr(row, name) for name in COST_FIELDS},
         "unfinished": row.unfinished_counts,
         "seeds": [seed_to_dict(record) for record in row.records],
     }
+
+
+def window_to_dict(window: TuningWindow) -> dict[str, Any]:
+    """Return the JSON object of a tuned list, with the smallest and largest possible width of its window."""
+    return asdict(window) | {"factor_range": window.factor_range}
 
 
 def seed_to_dict(record: CellRecord) -> dict[str, Any]:

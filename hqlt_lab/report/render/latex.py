@@ -2,7 +2,8 @@
 
     arm & seeds & median & solved & published & paired difference & parameters & state & FLOPs/token & tokens/s \\
 
-with a heading over the columns of each metric, and one over the columns of cost. User text is escaped.
+with a heading over the columns of each metric, and one over the columns of cost. The tables of tuned values and of
+steps to solve follow it, each in an environment of its own. User text is escaped.
 """
 
 import itertools
@@ -12,7 +13,7 @@ from typing import Any
 from hqlt_lab.experiment.load_experiment import Experiment
 from hqlt_lab.experiment.run_settings import MeasureConfig
 from hqlt_lab.report.arm_rows import Row, reported_metrics
-from hqlt_lab.report.build_tables import cost_columns, format_published
+from hqlt_lab.report.build_tables import Table, cost_columns, format_published
 from hqlt_lab.report.stats.summary import Summary
 from hqlt_lab.report.value_formatting import format_rounded, format_signed
 from hqlt_lab.stats.baseline_differences import Difference
@@ -121,11 +122,20 @@ def render_latex(experiment: Experiment, rows: Sequence[Row], notes: Sequence[st
     return "\n".join(environment(experiment.question, column_spec, header, body, footnotes)) + "\n"
 
 
+def render_latex_table(title: str, table: Table) -> str:
+    """Render another table of the report with its title as caption, as a table environment or a longtable."""
+    header = [latex_row(*map(escape_latex, table.columns))]
+    body = [latex_row(*map(escape_latex, cells)) for cells in table.rows]
+    column_spec = "l" + "r" * (len(table.columns) - 1)
+    environment = longtable_environment if len(body) > MAX_FLOATING_ROWS else table_environment
+    return "\n".join(environment(title, column_spec, header, body, [*map(escape_latex, table.notes)])) + "\n"
+
+
 def table_environment(
-    question: str, column_spec: str, header: Sequence[str], body: Sequence[str], notes: Sequence[str]
+    caption_text: str, column_spec: str, header: Sequence[str], body: Sequence[str], notes: Sequence[str]
 ) -> list[str]:
     """Return the lines of a floating table, scaled down if it is wider than the text."""
-    caption, begin = f"\\caption{{{escape_latex(question)}}}", f"\\begin{{tabular}}{{{column_spec}}}"
+    caption, begin = f"\\caption{{{escape_latex(caption_text)}}}", f"\\begin{{tabular}}{{{column_spec}}}"
     return [
         PACKAGES_COMMENT, GRAPHICX_COMMENT, "\\begin{table}", "\\centering", caption, RESIZE_COMMAND, begin,
         "\\toprule", *header, "\\midrule", *body, "\\bottomrule", "\\end{tabular}}", *footnote_lines(notes),
@@ -134,10 +144,10 @@ def table_environment(
 
 
 def longtable_environment(
-    question: str, column_spec: str, header: Sequence[str], body: Sequence[str], notes: Sequence[str]
+    caption_text: str, column_spec: str, header: Sequence[str], body: Sequence[str], notes: Sequence[str]
 ) -> list[str]:
     """Return the lines of a table that spans pages and repeats its header."""
-    caption, begin = f"\\caption{{{escape_latex(question)}}} \\\\", f"\\begin{{longtable}}{{{column_spec}}}"
+    caption, begin = f"\\caption{{{escape_latex(caption_text)}}} \\\\", f"\\begin{{longtable}}{{{column_spec}}}"
     return [
         PACKAGES_COMMENT, LONGTABLE_COMMENT, begin, caption, "\\toprule", *header, "\\midrule", "\\endhead", *body,
         "\\bottomrule", "\\end{longtable}", *footnote_lines(notes),

@@ -17,7 +17,9 @@ from hqlt_lab.report.arm_rows import Row, build_task, reported_metrics
 from hqlt_lab.report.lm_eval_protocol_filter import describe_mixed_protocols
 from hqlt_lab.report.read_curves import late_decrease, read_curve_end
 from hqlt_lab.report.stats.summary import NORMAL_QUANTILE
+from hqlt_lab.report.stats.tuning_windows import is_number
 from hqlt_lab.report.value_formatting import format_rounded, join_names
+from hqlt_lab.report.wording.tuning_notes import describe_few_tuning_seeds, describe_narrow_windows
 from hqlt_lab.rundir.cell_state import CellState
 from hqlt_lab.stats.baseline_differences import find_baselines
 from hqlt_lab.study.ledger.cell_record import CellRecord
@@ -116,6 +118,8 @@ def collect_warnings(experiment: Experiment, rows: Sequence[Row], records: Seque
         *describe_shortcut_scores(experiment, arms),
         *describe_missing_baseline(experiment, arms),
         *describe_grid_edge(experiment, arms),
+        *describe_narrow_windows(arms),
+        *describe_few_tuning_seeds(experiment, arms),
         *describe_unequal_budgets(experiment, arms),
         *describe_decreasing_loss(arms),
         *describe_untrained_lengths(experiment, arms),
@@ -161,10 +165,6 @@ def is_on_edge(value: Any, axis: list[Any] | Range) -> bool:
         return not EDGE_FRACTION < (position - low) / (high - low) < 1 - EDGE_FRACTION
     numbers = [candidate for candidate in axis if is_number(candidate)]
     return len(numbers) > 1 and value in (min(numbers), max(numbers))
-
-
-def is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def describe_axis(axis: list[Any] | Range) -> str:
