@@ -98,6 +98,6 @@ def describe_fixed_settings(composition: Composition, tests: Sequence[BatteryTes
     if added:
         sentences.append(
             f"The components change from layer to layer with a period of {composition.layer_period}, so that these "
-            f"tests have more layers than the battery says, and are not comparable: {', '.join(added)}."
+            f"tests have more layers than in the battery, and are not comparable: {', '.join(added)}."
         )
     return sentences
