@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hqlt_lab.errors import ConfigError, StoreError
-from hqlt_lab.files import check_types, read_json, translate_damage, write_atomic
+from hqlt_lab.files import check_numbers, check_types, read_json, translate_damage, write_atomic
 from hqlt_lab.formatting import dump_json
 from hqlt_lab.memory_profile.composition import Composition
 from hqlt_lab.memory_profile.load_battery import BATTERY
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PROFILE_FILE = "profile.json"
 SCORE_TYPES: dict[str, tuple[type, ...]] = {
     "test": (str,), "metric": (str,), "mean": (int, float, type(None)), "low": (int, float, type(None)),
-    "high": (int, float, type(None)), "chance": (int, float), "threshold": (int, float, type(None)),
+    "high": (int, float, type(None)), "values": (list,), "chance": (int, float), "threshold": (int, float, type(None)),
     "solved": (int,), "ended": (int,), "seeds": (int,), "lengths": (list, type(None)),
     "trained_length": (int, type(None)), "state_bytes": (int,), "unfinished": (dict,),
 }  # fmt: skip
@@ -151,6 +151,8 @@ def parse_score(content: Mapping[str, Any]) -> ProfileScore:
         low, high = values["lengths"]
         check_types({"low": low, "high": high}, {"low": (int,), "high": (int,)})
         values["lengths"] = (low, high)
+    check_numbers({str(index): value for index, value in enumerate(values["values"])})
+    values["values"] = tuple(values["values"])
     return ProfileScore(**values)
 
 

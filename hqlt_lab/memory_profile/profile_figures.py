@@ -1,7 +1,7 @@
 """Figures of memory profiles: normalized scores of each test, and how they change with the length of sequences.
 
-Seeds are summarized by their mean, bars are 95 % confidence intervals over seeds.  The axis begins a little below 0;
-scores and intervals that reach further are drawn to its edge.
+A dot is the mean over seeds, with a 95 % confidence interval, and a tick is one seed.  The axis begins a little below
+0; scores and intervals that reach further are drawn to its edge.
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,8 @@ def draw_profile(profile: MemoryProfile) -> ReportFigure | None:
             draw_lengths(panels[1], lines)
             add_legend(figure, panels[1])
     caption = (
-        "Scores normalized so that 0 is chance and 100 perfect; means over seeds with 95 % confidence intervals. "
+        "Scores normalized so that 0 is chance and 100 perfect: means over seeds with 95 % confidence intervals, and a "
+        "tick for each seed. "
         "Open markers, and lengths above 1: sequences that are longer than the longest in training. "
         f"Components: {profile.composition}."
     )
@@ -71,7 +72,8 @@ def draw_comparison(profiles: Sequence[MemoryProfile]) -> ReportFigure | None:
         add_legend(figure, panel)
     note = f" {pluralize_count(omitted, 'profile')} omitted." if omitted > 0 else ""
     caption = (
-        "Scores normalized so that 0 is chance and 100 perfect; means over seeds with 95 % confidence intervals. "
+        "Scores normalized so that 0 is chance and 100 perfect: means over seeds with 95 % confidence intervals, and a "
+        "tick for each seed. "
         f"Open markers: sequences that are longer than in training.{note}"
     )
     return ReportFigure(name="profiles", title="Memory profiles", caption=caption, figure=figure)
@@ -87,6 +89,8 @@ def draw_scores(
         low, high = score.normalize(score.low), score.normalize(score.high)
         if low is not None and high is not None:
             panel.plot([low, high], [y, y], color=color, linewidth=1.6, solid_capstyle="butt")
+        seeds = [max(value, LOWEST) for value in score.normalized_values]
+        panel.plot(seeds, [y] * len(seeds), marker="|", color=color, markersize=9, linestyle="none")
         face = "white" if score.is_longer else color
         panel.plot([drawn_value(score)], [y], marker=marker, color=color, markerfacecolor=face, linestyle="none")
     if name:

@@ -27,6 +27,7 @@ class ProfileScore:
     mean: float | None = None  # in percent; None: no seed has finished
     low: float | None = None  # 95 % interval of the mean over seeds; None with fewer than two
     high: float | None = None
+    values: tuple[float, ...] = ()  # in percent, one per finished seed
     chance: float = 0.0  # in percent
     threshold: float | None = None  # from which a seed has solved the test
     solved: int = 0  # number of seeds that have
@@ -61,6 +62,10 @@ class ProfileScore:
     def normalized(self) -> float | None:
         return self.normalize(self.mean)
 
+    @property
+    def normalized_values(self) -> list[float]:
+        return [value for value in map(self.normalize, self.values) if value is not None]
+
 
 def score_test(test: str, report: Report) -> list[ProfileScore]:
     """Return the scores of a test's study, one per reported metric."""
@@ -78,6 +83,7 @@ def score_test(test: str, report: Report) -> list[ProfileScore]:
                 mean=summary and summary.mean,
                 low=summary and summary.low,
                 high=summary and summary.high,
+                values=tuple(values),
                 chance=chance_levels(experiment, report.rows, metric)[0] or 0.0,
                 threshold=threshold,
                 solved=0 if threshold is None else count_solved(values, threshold, "maximize"),

@@ -76,6 +76,7 @@ def test_scores_are_the_results_of_ordinary_studies(folder):
         assert score_test(test, report) == scores
         for score in scores:
             values = [record.metrics[score.metric] for record in report.records]
+            assert sorted(score.values) == sorted(values)
             assert len(values) == 2 and score.mean == pytest.approx(sum(values) / 2)
     assert len(lab.results("runs/profiles/tiny/profile_tiny_recall_8.yaml")) == 2
 
@@ -151,7 +152,9 @@ def test_normalized_scores_are_0_at_chance_and_100_if_perfect():
 
 def test_profile_file_keeps_all_scores(tmp_path):
     profile = make_profile(
-        make_score(low=40.0, high=90.0, lengths=(3, 40), trained_length=40, threshold=95.0, state_bytes=12),
+        make_score(
+            low=40.0, high=90.0, values=(60.0, 90.0), lengths=(3, 40), trained_length=40, threshold=95.0, state_bytes=12
+        ),
         make_score("copying", mean=None, unfinished={"waiting": 3}),
     )
     profile.save(tmp_path)
@@ -162,6 +165,7 @@ def test_profile_file_keeps_all_scores(tmp_path):
     "damage",
     [
         {"scores": [{"test": "parity"}]},
+        {"scores": [ProfileScore(test="parity", metric="m").__dict__ | {"values": ["x"]}]},
         {"scores": "none"},
         {"name": "a\x1b[31m"},
         {"notes": [1]},
@@ -188,15 +192,17 @@ def test_table_has_states_of_unfinished_cells():
 
 
 def test_figure_shows_normalized_means_intervals_and_lengths():
-    trained = make_score(metric="test/accuracy/length_3_40", low=60.0, high=90.0, lengths=(3, 40), trained_length=40)
+    length_40 = {"metric": "test/accuracy/length_3_40", "lengths": (3, 40), "trained_length": 40}
+    trained = make_score(low=60.0, high=90.0, values=(65.0, 75.0, 85.0), **length_40)
     longer = replace(trained, metric="test/accuracy/length_41_80", mean=20.0, low=10.0, high=30.0, lengths=(41, 80))
     figure = draw_profile(make_profile(trained, longer, make_score("copying", mean=100.0)))
     scores, lengths = figure.figure.axes
     dots = [line for line in scores.lines if line.get_marker() == "o"]
     assert [dot.get_xdata()[0] for dot in dots] == [50.0, LOWEST, 100.0]
     assert [dot.get_markerfacecolor() == "white" for dot in dots] == [False, True, False]
-    intervals = [tuple(line.get_xdata()) for line in scores.lines if len(set(line.get_xdata())) == 2]
+    intervals = [tuple(line.get_xdata()) for line in scores.lines if len(line.get_xdata()) == 2]
     assert (20.0, 80.0) in intervals
+    assert list(next(line for line in scores.lines if line.get_marker() == "|").get_xdata()) == [30.0, 50.0, 70.0]
     (line,) = lengths.lines
     assert list(line.get_xdata()) == [1.0, 2.0] and list(line.get_ydata()) == [50.0, LOWEST]
     assert "mixer=sum" in figure.to_svg()
