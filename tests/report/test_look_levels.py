@@ -6,7 +6,7 @@ from hqlt_lab.experiment.arm_title import ArmTitle
 from hqlt_lab.experiment.run_settings import MeasureConfig
 from hqlt_lab.stats.baseline_differences import ArmValues, paired_differences
 from hqlt_lab.stats.intervals import ALPHA, estimate_mean
-from hqlt_lab.stats.looks import LookSchedule, compare_at_looks, spend_alpha
+from hqlt_lab.stats.sequential_testing import LookSchedule, compare_at_looks, spend_alpha
 
 LOSS, OTHER_LOSS = "test/loss", "test/other_loss"
 MEASURE = MeasureConfig(select="valid/loss", direction="minimize", report=[LOSS, OTHER_LOSS])
