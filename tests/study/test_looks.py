@@ -211,9 +211,9 @@ def test_seeds_until_decided_need_a_comparison_and_seeds_for_tuning(lab):
         lab.experiment(ARMS + SEEDS + "tune: {train.lr: [1e-2, 1e-3]}\ntune_seeds: [2]\n")
 
 
-STUDY = """
-model: {mixer: {name: faulty, seconds: 0.02}}
-arms: {a: {}, b: {train.lr: 1}, c: {train.weight_decay: 0.011}}
+MIXER = "model.mixer: {name: faulty, seconds: 0.02}"
+STUDY = f"""
+arms: {{a: {{{MIXER}}}, b: {{{MIXER}, train.lr: 1}}, c: {{{MIXER}, train.weight_decay: 0.011}}}}
 """ + SEEDS.replace("max: 8", "max: 5").replace("[3, 5, 8]", "[3, 5]")
 
 
