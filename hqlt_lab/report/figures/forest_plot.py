@@ -91,7 +91,7 @@ def draw_difference(panel: "Axes", y: int, difference: Difference) -> None:
 
 def count_verdicts(pairs: RowDifferences) -> str:
     """Return e.g. "Of 4 differences, 3 are significantly worse and 1 is not significant. "; empty without verdicts."""
-    counts = Counter(difference.verdict for _, difference in pairs)
+    counts = Counter(str(difference.verdict) for _, difference in pairs)
     parts = [
         f"{counts[verdict]} {'is' if counts[verdict] == 1 else 'are'} {text}"
         for verdict, text in VERDICT_TEXTS.items()
