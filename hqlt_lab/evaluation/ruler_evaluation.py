@@ -8,7 +8,7 @@ The answer prefix is the end of the prompt.  Six tasks (`ruler_samples`), a curv
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from hqlt_lab.evaluation.ruler_samples import RULER_TASKS, RulerSample, write_sample
 from hqlt_lab.generation.sampling_options import Sampling
@@ -29,6 +29,11 @@ class RulerEval:
 
     model: TextModel
     num_samples: int = NUM_SAMPLES
+
+    @staticmethod
+    def can_ask(task_class: Any) -> bool:
+        """Return whether models of a task read and write text."""
+        return isinstance(task_class, type) and issubclass(task_class, Language)
 
     @classmethod
     def for_language_task(cls, model: SequenceModel, task: Language, name: str) -> Self:

@@ -146,14 +146,13 @@ def read_other_curves(folder: Path) -> list[LongContextCurve]:
 def ruler_curves(evaluator: "CellEvaluator", max_factor: int, again: bool) -> list[LongContextCurve]:
     """Return the stored curves of RULER up to this multiple of the training length, or measure them."""
     from hqlt_lab.evaluation.ruler_evaluation import RulerEval
-    from hqlt_lab.tasks.text.language import Language
     from hqlt_lab.train.trainer import silence_lightning
 
     stored = [curve for curve in read_long_context_curves(evaluator.folder) if curve.is_ruler]
     if stored and not again and all(curve.length_factor == max_factor for curve in stored):
         return stored
     task = evaluator.cell.task["name"]
-    if not issubclass(find_factory("task", task), Language):
+    if not RulerEval.can_ask(find_factory("task", task)):
         raise TrainingError(
             f"{evaluator.folder}: RULER evaluates language models, but the cell was trained on {task!r}."
         )

@@ -13,7 +13,7 @@ from hqlt_lab.evaluation.ruler_evaluation import RulerEval, score_answers
 from hqlt_lab.evaluation.ruler_samples import RULER_TASKS, RulerSample, write_sample
 from hqlt_lab.evaluation.ruler_words import ADJECTIVES, NOUNS, compounds, list_words, single_words
 from hqlt_lab.model.sequence_model import build_model
-from hqlt_lab.registry import build
+from hqlt_lab.registry import build, find_factory
 from hqlt_lab.rundir.evaluations import LongContextCurve, read_long_context_curves, write_long_context_curves
 from hqlt_lab.study.evaluate_cells import CellEvalRequest, evaluate_cell
 from tests.generation.text_models import train_language_cell
@@ -201,6 +201,11 @@ def test_curves_are_stored_apart_from_the_other_long_context_curves(cell_folder)
     assert len(read_long_context_curves(cell_folder)) == 1 + len(ruler)
     again = evaluate_cell(cell_folder, CellEvalRequest(long=16, ruler=True))
     assert not again.new and again.curves == evaluation.curves
+
+
+def test_only_models_of_text_are_asked():
+    assert RulerEval.can_ask(find_factory("task", "language"))
+    assert not any(RulerEval.can_ask(find_factory("task", name)) for name in ("parity", "t_maze"))
 
 
 def test_contexts_that_are_too_short_are_an_error(cell_folder):

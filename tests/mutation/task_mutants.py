@@ -151,14 +151,14 @@ IN_PROTOCOLS = [
     ),
     Mutant(
         "keys of pairs may be equal",
-        "hqlt_lab/tasks/recall/ruler.py",
+        "hqlt_lab/tasks/copying/ruler.py",
         'keys = rng.distinct_integers("key", 0, num_codes - 1, longest)',
         'keys = rng.integers("key", 0, 9, longest)',
         LABELS,
     ),
     Mutant(
         "filler is missing behind a pair",
-        "hqlt_lab/tasks/recall/ruler.py",
+        "hqlt_lab/tasks/copying/ruler.py",
         "(columns - 2 * num_before) % FILLER_TOKENS",
         "columns % FILLER_TOKENS",
         ("tests/tasks/test_ruler_statistics.py",),
