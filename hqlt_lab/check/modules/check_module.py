@@ -78,7 +78,7 @@ def check_module(
     """Check a sequence layer, a language model of transformers, or a function of queries, keys, values and gates.
 
     `target` is a class, a function, or its name as package.module:Name.  `settings` are the arguments of a class, the
-    settings of a configuration of transformers, or further arguments of a function.  `call` says how the target is
+    settings of a configuration of transformers, or further arguments of a function.  `call` sets how the target is
     called, if this cannot be detected.  `against` is a second implementation, which is built with the same settings.
     """
     options = call if isinstance(call, CallOptions) else parse_call_options(call or {})
