@@ -86,7 +86,7 @@ def evaluate(
     """Evaluate a trained cell, or all reported cells of an experiment file; stored results are reused unless `again`.
 
     `lesion`: also evaluate with one memory ablated, "fw" or "kv"; `probe`: also probe the memories;
-    `long`: evaluate at up to this many times the training length; `ruler`: also ask RULER's questions, up to there.
+    `long`: evaluate at up to this many times the training length; `ruler`: also evaluate on RULER, up to there.
     """
     from hqlt_lab.report.arm_rows import reported_metrics
     from hqlt_lab.study.evaluate_cells import CellEvalRequest, evaluate_cell, evaluate_cells

@@ -25,13 +25,13 @@ STEP_DOWN = 50  # a sample that is too long is written again with a fiftieth few
 
 @dataclass(frozen=True)
 class RulerEval:
-    """Asks a language model the questions of RULER."""
+    """Evaluates a language model on RULER."""
 
     model: TextModel
     num_samples: int = NUM_SAMPLES
 
     @staticmethod
-    def can_ask(task_class: Any) -> bool:
+    def can_evaluate(task_class: Any) -> bool:
         """Return whether models of a task read and write text."""
         return isinstance(task_class, type) and issubclass(task_class, Language)
 

@@ -33,7 +33,7 @@ class CellEvalRequest:
     lesion: str | None = None  # the memory to ablate, in addition to the intact model
     probe: bool = False  # whether to probe the memories
     long: int | None = None  # evaluate at up to this many times the training length; None: not at all
-    ruler: bool = False  # whether to ask RULER's questions
+    ruler: bool = False  # whether to evaluate on RULER
     again: bool = False  # recompute stored results
 
     @property
@@ -152,8 +152,8 @@ def ruler_curves(evaluator: "CellEvaluator", max_factor: int, again: bool) -> li
     if stored and not again and all(curve.length_factor == max_factor for curve in stored):
         return stored
     task = evaluator.cell.task["name"]
-    if not RulerEval.can_ask(find_factory("task", task)):
-        raise TrainingError(f"{evaluator.folder}: RULER asks language models, and {task!r} is not text.")
+    if not RulerEval.can_evaluate(find_factory("task", task)):
+        raise TrainingError(f"{evaluator.folder}: RULER needs a language model, and {task!r} is not text.")
     trainer, module = evaluator.restore()
     with silence_lightning(), trainer.precision_plugin.val_step_context():
         evaluation = RulerEval.for_language_task(module.model, module.task, evaluator.folder.name)  # type: ignore[arg-type]

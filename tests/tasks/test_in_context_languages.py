@@ -168,7 +168,7 @@ def test_literal_rows_are_joined_and_labeled_as_published(edges, inputs, labels)
     for index, string in enumerate(strings):
         state = "5"
         for step, symbol in enumerate(string):
-            state = states[state][symbol]  # fails if the published row is no walk
+            state = states[state][symbol]  # fails if the published row is not a walk
             walked[:, step, 0, index] = ord(symbol) - ord("a"), to_bits(state)
     lengths = np.array([list(map(len, strings))])
     arrays = join_strings(Walks(*walked), lengths, np.array([[to_bits("5")]]), 20)

@@ -51,7 +51,7 @@ def evaluate_models(
     ] = None,
     ruler: Annotated[
         bool,
-        typer.Option("--ruler", help="Also ask a language model the questions of six RULER tasks, up to --long."),
+        typer.Option("--ruler", help="Also evaluate a language model on six tasks of RULER, up to --long."),
     ] = False,
     only: OnlyOption = None,
     overrides: SetOption = None,

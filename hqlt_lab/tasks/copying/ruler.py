@@ -13,7 +13,7 @@ those of `fwe` by their rank.  Rank 1 of `fwe` is always the token "...".  Every
 
     task: {name: ruler, kind: niah_multikey_2, train_length: [64, 64], test_length: [256, 256], words: 256}
 
-`hqlt evaluate --ruler` asks language models the same questions as text.  Hsieh et al. 2024, arXiv:2404.06654.
+`hqlt evaluate --ruler` has the same questions as text, for language models.  Hsieh et al. 2024, arXiv:2404.06654.
 """
 
 from dataclasses import dataclass
