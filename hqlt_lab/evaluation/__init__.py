@@ -9,5 +9,9 @@ loglikelihood             log-likelihoods of continuations
 local_datasets            local files that replace datasets, and their hashes
 long_context_evaluation   longer texts, more pairs and larger distances than in training
 needle_in_haystack        needle-in-a-haystack questions
+ruler_evaluation          scores on six tasks of RULER, by context length
+ruler_samples             their questions
+ruler_prompts             their published prompts
+ruler_words               words for keys and lists
 decoding_cost             time and memory per decoded token
 """

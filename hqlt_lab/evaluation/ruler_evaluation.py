@@ -31,7 +31,7 @@ class RulerEval:
     num_samples: int = NUM_SAMPLES
 
     @staticmethod
-    def can_ask(task_class: Any) -> bool:
+    def can_evaluate(task_class: Any) -> bool:
         """Return whether models of a task read and write text."""
         return isinstance(task_class, type) and issubclass(task_class, Language)
 

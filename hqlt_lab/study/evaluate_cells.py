@@ -152,7 +152,7 @@ def ruler_curves(evaluator: "CellEvaluator", max_factor: int, again: bool) -> li
     if stored and not again and all(curve.length_factor == max_factor for curve in stored):
         return stored
     task = evaluator.cell.task["name"]
-    if not RulerEval.can_ask(find_factory("task", task)):
+    if not RulerEval.can_evaluate(find_factory("task", task)):
         raise TrainingError(
             f"{evaluator.folder}: RULER evaluates language models, but the cell was trained on {task!r}."
         )

@@ -203,9 +203,9 @@ def test_curves_are_stored_apart_from_the_other_long_context_curves(cell_folder)
     assert not again.new and again.curves == evaluation.curves
 
 
-def test_only_models_of_text_are_asked():
-    assert RulerEval.can_ask(find_factory("task", "language"))
-    assert not any(RulerEval.can_ask(find_factory("task", name)) for name in ("parity", "t_maze"))
+def test_only_models_of_text_are_evaluated():
+    assert RulerEval.can_evaluate(find_factory("task", "language"))
+    assert not any(RulerEval.can_evaluate(find_factory("task", name)) for name in ("parity", "t_maze"))
 
 
 def test_contexts_that_are_too_short_are_an_error(cell_folder):
