@@ -121,7 +121,7 @@ def perturb_parameters(module: nn.Module) -> None:
     with torch.no_grad():
         for parameter in module.parameters():
             noise = torch.randn(parameter.shape, generator=generator).to(parameter)
-            parameter += noise * (0.05 * parameter.abs().mean() + 0.02)
+            parameter.add_(noise * (0.05 * parameter.abs().mean() + 0.02))
 
 
 def convert_inputs(inputs: Inputs, dtype: torch.dtype) -> Inputs:

@@ -98,5 +98,6 @@ def parse_call_options(given: Mapping[str, Any]) -> CallOptions:
             hint = f"{did_you_mean(name, names)} Options: {format_names([*names, 'tensor.NAME'])}.".strip()
             raise ConfigError.at("--call", "unknown_call_option", f"there is no option {name!r}.", hint)
         else:
-            options = replace(options, **{name: "" if value is None else value})
+            change: dict[str, Any] = {name: "" if value is None else value}
+            options = replace(options, **change)
     return replace(options, tensors=tensors)

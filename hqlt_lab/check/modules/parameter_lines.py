@@ -94,7 +94,7 @@ def require_reset_values(module: nn.Module) -> int:
         resets = [copy.deepcopy(layer), copy.deepcopy(layer)]
         for seed, reset in enumerate(resets):
             with fixed_seed(seed):
-                reset.reset_parameters()  # type: ignore[operator]
+                reset.reset_parameters()
         values = zip(layer.named_parameters(), *(reset.parameters() for reset in resets), strict=True)
         for (name, value), first, second in values:
             if not torch.equal(first, second):
