@@ -90,7 +90,7 @@ def pattern_length(name: str, model: Mapping[str, Any]) -> int:
     value = model.get(name)
     if isinstance(value, list):
         return max(1, len(value))
-    if not is_pattern(value) or find_form_issues(name, value):
+    if not isinstance(value, Mapping) or not is_pattern(value) or find_form_issues(name, value):
         return 1
     layers = model.get("layers", ModelConfig.layers)
     return sum(count for _, count in value["repeat"]) if "repeat" in value else max(1, int(layers))

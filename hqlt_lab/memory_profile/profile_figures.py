@@ -4,6 +4,7 @@ A dot is the mean over seeds, with a 95 % confidence interval, and a tick is one
 0; scores and intervals that reach further are drawn to its edge.
 """
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -128,9 +129,9 @@ def draw_lengths(panel: "Axes", lines: dict[str, list[ProfileScore]]) -> None:
     """Draw the score of each test over the length of its sequences, relative to the longest in training."""
     panel.axvspan(0.5, 1, color=MUTED, alpha=0.18, linewidth=0)
     for index, (test, scores) in enumerate(lines.items()):
-        x, y = [score.relative_length for score in scores], [drawn_value(score) for score in scores]
-        style = {"color": PALETTE[index % len(PALETTE)], "marker": MARKERS[index % len(MARKERS)]}
-        panel.plot(x, y, **style, label=test.replace("_", " "))
+        x, y = [score.relative_length or math.nan for score in scores], [drawn_value(score) for score in scores]
+        color, marker = PALETTE[index % len(PALETTE)], MARKERS[index % len(MARKERS)]
+        panel.plot(x, y, color=color, marker=marker, label=test.replace("_", " "))
     ticks = sorted({round(score.relative_length or 0, 1) for scores in lines.values() for score in scores})
     panel.set_xscale("log", base=2)
     panel.set_xticks(ticks, [f"{tick:g}" for tick in ticks])

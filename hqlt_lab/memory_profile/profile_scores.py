@@ -80,9 +80,9 @@ def score_test(test: str, report: Report) -> list[ProfileScore]:
             ProfileScore(
                 test=test,
                 metric=metric,
-                mean=summary and summary.mean,
-                low=summary and summary.low,
-                high=summary and summary.high,
+                mean=summary.mean if summary else None,
+                low=summary.low if summary else None,
+                high=summary.high if summary else None,
                 values=tuple(values),
                 chance=chance_levels(experiment, report.rows, metric)[0] or 0.0,
                 threshold=threshold,

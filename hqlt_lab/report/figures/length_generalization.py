@@ -13,7 +13,7 @@ from hqlt_lab.report.arm_rows import Row
 from hqlt_lab.report.figures.drawn_arms import DrawnArms, drawn_records, format_seed_counts
 from hqlt_lab.report.figures.report_figure import ReportFigure
 from hqlt_lab.report.figures.style import MUTED, add_legend, create_figure, truncate_title
-from hqlt_lab.report.value_formatting import format_rounded, join_names_with_value
+from hqlt_lab.report.value_formatting import format_arm_title, format_rounded, join_names_with_value
 
 LENGTH_METRIC = re.compile(r"test/accuracy/length_(\d+)(?:_(\d+))?$")
 
@@ -72,7 +72,7 @@ def length_generalization(data: DrawnArms) -> ReportFigure | None:
 
 def describe_longest(data: DrawnArms, bucket: LengthBucket) -> str:
     """Return a sentence on the arm with the highest median at the longest lengths; empty for a single arm."""
-    medians = {row.title: statistics.median(bucket_values(row, bucket)) for row in data.drawn_rows}
+    medians = {format_arm_title(row.title): statistics.median(bucket_values(row, bucket)) for row in data.drawn_rows}
     finite = {title: value for title, value in medians.items() if math.isfinite(value)}
     if len(finite) < 2:
         return ""

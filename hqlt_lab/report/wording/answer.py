@@ -218,7 +218,7 @@ def summarize_arms_of_grid(differences: Mapping[ArmTitle, Difference], metric: s
     items = []
     for name in dict.fromkeys(title.name for title in differences):
         of_arm = [difference for title, difference in differences.items() if title.name == name]
-        parts = []
+        parts: list[str] = []
         for verdict, text in VERDICT_TEXTS.items():
             means = sorted(difference.mean for difference in of_arm if difference.verdict == verdict)
             if means:

@@ -158,7 +158,7 @@ class InContextLanguages(GeneratedTask):
 
     def tasks_by_suffix(self) -> "dict[str, InContextLanguages]":
         """Return the task of each slice by the suffix of its metrics; without slices, this task."""
-        return {f"/{part.name}": part.task for part in self.parts.get("test", ())} or {"": self}  # type: ignore[misc]
+        return {f"/{variant.name}": variant.task for variant in self.variants.get("test", ())} or {"": self}  # type: ignore[misc]
 
     @cached_property
     def ngram_accuracies(self) -> Mapping[str, float]:
