@@ -162,8 +162,8 @@ def ruler_curves(evaluator: "CellEvaluator", max_factor: int, again: bool) -> li
         curves = list(evaluation.measure_curves(max_factor, evaluator.cell.train.eval_batch_size))
     if not curves:
         raise TrainingError(
-            f"{evaluator.folder}: {max_factor * evaluation.model.trained_length} tokens are too few for RULER's prompts. "
-            "Use a larger --long."
+            f"{evaluator.folder}: {max_factor * evaluation.model.trained_length} tokens are too few for RULER's "
+            "prompts. Use a larger --long."
         )
     write_long_context_curves(evaluator.folder, curves)
     evaluator.has_computed = True

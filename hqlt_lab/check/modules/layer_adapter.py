@@ -68,7 +68,7 @@ class LayerAdapter(Adapter):
             if isinstance(value := self.settings.get(name, default), int):
                 return value
         message = f"the {option} of the input is not known."
-        raise ConfigError.at("--call", f"unknown_module_{option}", message, f"Give it with `--call {option}=N`.")
+        raise ConfigError.at("--call", "unknown_module_size", message, f"Give it with `--call {option}=N`.")
 
     def build(self, seed: int) -> nn.Module:
         with fixed_seed(seed):

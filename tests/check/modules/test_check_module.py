@@ -95,7 +95,7 @@ def test_anti_causal_function_fails_three_lines():
         ("no_such_package:Layer", {}, "target", "target_not_importable"),
         ("my_mean_layers:CausalMeen", {}, "target", "target_not_found"),
         ("my_mean_layers:__name__", {}, "target", "target_not_callable"),
-        ("my_mean_layers:CausalMean", {}, "--call", "unknown_module_width"),
+        ("my_mean_layers:CausalMean", {}, "--call", "unknown_module_size"),
         ("my_mean_layers:CausalMean", {"mask": "padding"}, "--call mask", "unknown_forward_argument"),
         ("my_mean_layers:CausalMean", {"documents": "x"}, "--call documents", "unknown_documents_argument"),
         ("my_mean_layers:CausalMean", {"size": 1}, "--call", "unknown_call_option"),
