@@ -52,7 +52,7 @@ _MODULE_BY_NAME = {
     "load_export": "hqlt_lab.api",
     "make_report": "hqlt_lab.api",
     "options": "hqlt_lab.registry",
-    "probe": "hqlt_lab.model.analysis.memory_probes",
+    "probe": "hqlt_lab.model.analysis.layer_probes",
     "profile": "hqlt_lab.api",
     "register": "hqlt_lab.registry",
     "register_hugging_face": "hqlt_lab.hugging_face.registration",

@@ -20,7 +20,7 @@ The weights of scalar, vector, independent_vector and softmax are computed for e
 for all tokens, and so are c and d.
 
 A mixer implements `weights`, or `contributions` if its summands are not the outputs times weights of x.  The probes use
-both to measure how much of each memory passes (`model/analysis/memory_probes.py`).  A mixer that is not a sum overrides
+both to measure how much of each memory passes (`model/analysis/layer_probes.py`).  A mixer that is not a sum overrides
 `forward` instead.  `reads` names the memories it uses; the layer does not compute the others.  A mixer may also give
 each memory its own heads (`own_heads`); fw and kv are then the outputs of these heads alone.
 """

@@ -13,8 +13,8 @@ from hqlt_lab.study.experiment_file_record import open_study
 from hqlt_lab.study.ledger.study_store import StudyStore
 
 if TYPE_CHECKING:
-    from hqlt_lab.report.render.report_writer import SavedReport
     from hqlt_lab.report.render.reproduction import Reproduction
+    from hqlt_lab.report.render.write_report import SavedReport
     from hqlt_lab.report.study_report import Report
 
 

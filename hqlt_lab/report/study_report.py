@@ -13,9 +13,9 @@ from hqlt_lab.report.render.csv_table import render_csv
 from hqlt_lab.report.render.html_page import render_fragment, render_page
 from hqlt_lab.report.render.json_report import render_json
 from hqlt_lab.report.render.latex import render_latex, render_latex_table
-from hqlt_lab.report.render.report_writer import SavedReport, write_report
 from hqlt_lab.report.render.reproduction import Reproduction
 from hqlt_lab.report.render.text_tables import break_intervals, fit_to_width, render_markdown, render_rich_table
+from hqlt_lab.report.render.write_report import SavedReport, write_report
 from hqlt_lab.report.solve_table import build_solve_table
 from hqlt_lab.report.stats.factorial_effects import Effect, estimate_effects
 from hqlt_lab.report.stats.importance import compute_importance

@@ -6,7 +6,7 @@
 
 ops.json is rewritten at every start, because a run may be resumed on another device.  determinism.json is written once,
 at the first start.  probes.jsonl gets one line per probe; each layer maps a quantity to one number per head, and
-quantities that the layer does not have are absent.  `model/analysis/memory_probes.py` defines the quantities.
+quantities that the layer does not have are absent.  `model/analysis/layer_probes.py` defines the quantities.
 """
 
 import json

@@ -37,10 +37,10 @@ from hqlt_lab.experiment.load_experiment import Arm
 from hqlt_lab.experiment.parse_seeds import MIN_SEEDS
 from hqlt_lab.experiment.run_settings import MeasureConfig
 from hqlt_lab.hashing import hash_json
+from hqlt_lab.stats.bimodal_outcomes import find_group_threshold, group_p_value
 from hqlt_lab.stats.exact_tests import discordance_p_value
 from hqlt_lab.stats.intervals import ALPHA, MAX_SEEDS, MeanEstimate, estimate_mean, holm_levels
 from hqlt_lab.stats.metric_scale import is_percentage, metric_resolution
-from hqlt_lab.stats.two_group_outcomes import find_group_threshold, group_p_value
 
 Verdict = Literal["better", "worse", "equivalent", "not_significant"]
 MIN_SEEDS_SPREAD = 5  # with fewer seeds the spread of one comparison is compared with that of all

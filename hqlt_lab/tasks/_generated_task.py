@@ -8,7 +8,7 @@
 Every row of a split is as wide as its longest example, padded on the right with 0.  A subclass of `GeneratedTask`
 defines `alphabet`, `chance_level`, `count_inputs` and `write_examples`.
 
-`rows` makes the training set finite, `order` sets how its epochs are read (`_training_set`).  `segments` are parts of
+`rows` makes the training set finite, `order` sets how its epochs are read (`_row_order`).  `segments` are parts of
 the training set with options of their own, `test_slices` parts of valid and test (`_task_variants`):
 
     segments: [{rows: 100000, pairs: 4}, {rows: 20000, pairs: 16, train_length: [256, 256]}]
@@ -50,6 +50,7 @@ from hqlt_lab.tasks._length_scoring import (
     length_buckets,
 )
 from hqlt_lab.tasks._macro_accuracy import count_macro
+from hqlt_lab.tasks._row_order import RowOrder, TrainingSet
 from hqlt_lab.tasks._shortcut_accuracy import normalize_accuracies
 from hqlt_lab.tasks._task_variants import (
     TaskVariant,
@@ -61,7 +62,6 @@ from hqlt_lab.tasks._task_variants import (
     split_by_variant,
     split_evenly,
 )
-from hqlt_lab.tasks._training_set import RowOrder, TrainingSet
 
 if TYPE_CHECKING:
     from torch import Tensor

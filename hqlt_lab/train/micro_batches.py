@@ -1,6 +1,6 @@
 """Split the batch of a step over processes and micro-batches.
 
-    rows of step s          s * batch_size ... (s + 1) * batch_size - 1; of a finite training set `tasks._training_set`
+    rows of step s          s * batch_size ... (s + 1) * batch_size - 1; of a finite training set `tasks._row_order`
     rank r of W             the r-th of W equal, contiguous parts of them
     micro-batch m of M      the m-th of M equal, contiguous parts of those
 

@@ -24,7 +24,7 @@ from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.experiment.run_settings import TrainConfig
 from hqlt_lab.model.analysis.backend_report import layer_backends
 from hqlt_lab.model.analysis.component_sizes import sizes
-from hqlt_lab.model.analysis.memory_probes import Probes, probe
+from hqlt_lab.model.analysis.layer_probes import Probes, probe
 from hqlt_lab.model.analysis.roofline import CHIPS
 from hqlt_lab.model.batch_layout import Layout
 from hqlt_lab.model.sequence_model import SequenceModel

@@ -9,7 +9,7 @@ from torch import nn
 
 from hqlt_lab.components._heads import split_heads
 from hqlt_lab.components.attention._base import Attention
-from hqlt_lab.model.analysis.memory_probes import probe
+from hqlt_lab.model.analysis.layer_probes import probe
 from hqlt_lab.model.batch_layout import Layout
 from hqlt_lab.model.config import ModelConfig, OpsConfig
 from hqlt_lab.model.hybrid_memory import HybridMemory

@@ -9,7 +9,7 @@ from hqlt_lab.check.component_under_test import fixed_noise, flatten_tensors, sm
 from hqlt_lab.check.unpacked_reference import assert_matches_separate_documents
 from hqlt_lab.components._heads import split_heads
 from hqlt_lab.model.analysis.component_sizes import ComponentSize, sizes
-from hqlt_lab.model.analysis.memory_probes import probe
+from hqlt_lab.model.analysis.layer_probes import probe
 from hqlt_lab.model.analysis.roofline import roofline
 from hqlt_lab.model.config import ModelConfig
 from hqlt_lab.model.memory_head_sizes import MemorySize

@@ -8,7 +8,7 @@ import torch
 import hqlt_lab as lab
 from hqlt_lab.check.component_under_test import fixed_noise, small_spec
 from hqlt_lab.components.mixers._base import Mixer
-from hqlt_lab.model.analysis.memory_probes import probe, state_quantities
+from hqlt_lab.model.analysis.layer_probes import probe, state_quantities
 from hqlt_lab.model.config import ModelConfig
 from hqlt_lab.model.hybrid_memory import HybridMemory
 from hqlt_lab.registry import available, register

@@ -7,7 +7,7 @@ from hqlt_lab.check import common_checks
 from hqlt_lab.check.component_under_test import ComponentCase, fixed_noise, run_in_chunks, small_spec
 from hqlt_lab.check.conformance import check_component
 from hqlt_lab.model.analysis.component_sizes import sizes
-from hqlt_lab.model.analysis.memory_probes import probe
+from hqlt_lab.model.analysis.layer_probes import probe
 from hqlt_lab.model.batch_layout import Layout
 from hqlt_lab.model.meta_tokens import insert_meta_tokens
 from hqlt_lab.model.sequence_model import build_model

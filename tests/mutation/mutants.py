@@ -245,7 +245,7 @@ REVERTED_FIXES = [
     ),
     Mutant(
         "values in two groups are not detected",
-        "hqlt_lab/stats/two_group_outcomes.py",
+        "hqlt_lab/stats/bimodal_outcomes.py",
         "return threshold if is_mixed and depends_on_arm else None",
         "return None",
         (DIFFERENCES, "tests/report/test_effect_simulations.py"),
@@ -1106,14 +1106,14 @@ MUTANTS = [
     ),
     Mutant(
         "probes include the rank of empty memories",
-        "hqlt_lab/model/analysis/memory_probes.py",
+        "hqlt_lab/model/analysis/layer_probes.py",
         "entr(p).sum(-1).exp().nanmean(0)",
         "entr(p).sum(-1).exp().mean(0)",
         ("tests/model/test_probes.py",),
     ),
     Mutant(
         "the share is that of the KV memory",
-        "hqlt_lab/model/analysis/memory_probes.py",
+        "hqlt_lab/model/analysis/layer_probes.py",
         'quantities["share"] = quantities["work_fw"] /',
         'quantities["share"] = quantities["work_kv"] /',
         ("tests/model/test_probes.py",),

@@ -103,7 +103,7 @@ IN_NEWER_PARTS = [
     ),
     Mutant(
         "segments share the order of their rows",
-        "hqlt_lab/tasks/_training_set.py",
+        "hqlt_lab/tasks/_row_order.py",
         'random_order(f"{self.stream}/rows_{segment}", epoch, rows)',
         'random_order(f"{self.stream}/rows", epoch, rows)',
         (TRAINING_SETS,),
@@ -191,7 +191,7 @@ MORE_REVERTED_FIXES = [
     ),
     Mutant(
         "probes need gates without channels",
-        "hqlt_lab/model/analysis/memory_probes.py",
+        "hqlt_lab/model/analysis/layer_probes.py",
         "return gate if gate.dim() == 3 else gate.flatten(3).mean(-1)",
         "return gate",
         ("tests/model/test_channel_gates.py",),

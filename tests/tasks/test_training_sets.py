@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import hqlt_lab as lab
-from hqlt_lab.tasks._training_set import TrainingSet
+from hqlt_lab.tasks._row_order import TrainingSet
 from tests.issues import raises_issue
 
 RECALL = {"name": "associative_recall", "keys": 16, "values": 16, "pairs": 2, "train_length": [16, 16]}

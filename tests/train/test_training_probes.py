@@ -9,7 +9,7 @@ from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.experiment.cell_key import cell_key
 from hqlt_lab.experiment.fill_defaults import fill_defaults
 from hqlt_lab.experiment.run_settings import TrainConfig
-from hqlt_lab.model.analysis.memory_probes import probe
+from hqlt_lab.model.analysis.layer_probes import probe
 from hqlt_lab.model.batch_layout import Layout
 from hqlt_lab.rundir.diagnostics import PROBES_FILE, ProbeTable, ProbeWriter, read_probe_tables, read_probes
 from hqlt_lab.rundir.evaluations import list_evaluations, read_evaluations, write_evaluation

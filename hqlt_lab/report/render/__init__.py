@@ -7,5 +7,5 @@ json_report       the whole report for programs
 cells_dataframe   one line per cell, as a pandas DataFrame
 html_page         a self-contained HTML page
 reproduction      how to reproduce a report: commands, code versions and machine
-report_writer     writes all files to disk
+write_report      writes all files to disk
 """

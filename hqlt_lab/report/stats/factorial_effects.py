@@ -13,7 +13,7 @@ probability that the table holds any false effect is at most ALPHA. Intervals of
 values.
 
 An effect excludes 0 if its interval does, from MIN_SEEDS seeds on. If the values of the grid form two groups
-(`two_group_outcomes`), it also needs the permutation test of its two halves, y(a) and y(a0) of all seeds, at its level:
+(`bimodal_outcomes`), it also needs the permutation test of its two halves, y(a) and y(a0) of all seeds, at its level:
 a few seeds in the same group by chance have a spread of 0, for which the t-test is too optimistic.
 """
 
@@ -28,10 +28,10 @@ from hqlt_lab.experiment.apply_overrides import format_change
 from hqlt_lab.experiment.load_experiment import Experiment
 from hqlt_lab.experiment.parse_seeds import MIN_SEEDS
 from hqlt_lab.report.arm_rows import Row, reported_metrics
+from hqlt_lab.stats.bimodal_outcomes import find_group_threshold
 from hqlt_lab.stats.exact_tests import two_sample_p_value
 from hqlt_lab.stats.intervals import ALPHA, MeanEstimate, estimate_mean, holm_levels
 from hqlt_lab.stats.metric_scale import accuracy_resolution, metric_resolution
-from hqlt_lab.stats.two_group_outcomes import find_group_threshold
 
 LevelIndices = tuple[int, ...]  # index of the level of each factor
 SeedGrid = Mapping[LevelIndices, float]  # values of one seed

@@ -36,8 +36,8 @@ def solve_notes(times: Sequence[SolveTimes], measure: MeasureConfig) -> list[str
     """Return the notes below the table of steps to solve."""
     notes = [
         describe_solved_step(times, measure),
-        "median steps: Kaplan-Meier estimate over seeds. A seed that does not solve the task is censored at the end of "
-        "its training; a seed that diverged, failed or was pruned counts as not solved until the planned end.",
+        "median steps: Kaplan-Meier estimate over seeds. A seed that does not solve the task is censored at its last "
+        "step of training; if it diverged, failed or was pruned, at the planned last step.",
     ]
     if any(each.interval is not None for each in times):
         notes.append(
