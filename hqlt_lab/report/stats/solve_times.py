@@ -4,8 +4,8 @@ The metric is the first reported one, on the validation split. Training is valid
 a seed may have solved the task up to that many steps earlier.
 
 A seed that does not reach the threshold is censored at the end of its training, or at its last validation while it
-still runs. If it diverged, failed or was pruned, it is censored at the planned end of training, because a later solution
-was unlikely. If it reached the threshold before that, it counts as solved.
+still runs. If it diverged, failed or was pruned, it is censored at the planned end of training, because a later
+solution was unlikely. If it reached the threshold before that, it counts as solved.
 """
 
 from collections.abc import Mapping, Sequence
