@@ -9,7 +9,6 @@ import typer
 
 import hqlt_lab
 from hqlt_lab.cli.commands import (
-    checks,
     compare,
     components,
     data,
@@ -99,7 +98,7 @@ def load_own_components(files: Sequence[Path]) -> None:
 app.command("list")(components.list_components)
 app.command("show")(components.show_component)
 app.command("new")(components.create_component)
-app.command("check")(checks.check_conformance)
+app.command("check")(components.check_conformance)
 app.command("plan")(plan.show_plan)
 app.command("run")(run.run_study)
 app.command("worker")(run.join_study)

@@ -4,14 +4,13 @@ The file has the composition that was profiled and the scores of the tests that 
 these files alone, without reading studies or building models.
 """
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hqlt_lab.errors import ConfigError, StoreError
-from hqlt_lab.files import check_numbers, check_types, read_json, translate_damage, write_atomic
+from hqlt_lab.files import check_numbers, check_types, decode_json, read_json, translate_damage, write_atomic
 from hqlt_lab.formatting import dump_json
 from hqlt_lab.memory_profile.composition import Composition
 from hqlt_lab.memory_profile.load_battery import BATTERY
@@ -96,8 +95,7 @@ def identify_settings(composition: Composition, overrides: Iterable[str]) -> dic
         "allow": composition.allow,
         "overrides": list(overrides),
     }
-    content: dict[str, Any] = json.loads(dump_json(settings))
-    return content
+    return decode_json(dump_json(settings), dict)
 
 
 def open_profile(

@@ -24,7 +24,7 @@ SHARED_EVALUATION_OPTIONS = {"--lesion", "--again", "--only", "--set", "--runs",
 @pytest.mark.parametrize(
     ("command", "own_options"),
     [
-        ("evaluate", {"--split", "--probe", "--long"}),
+        ("evaluate", {"--split", "--probe", "--long", "--ruler"}),
         ("lm-eval", {"--tasks", "--length", "--batch-size", "--limit", "--local", "--into"}),
     ],
 )

@@ -27,8 +27,7 @@ from hqlt_lab.check.conformance import check_component, select_checks
 from hqlt_lab.check.modules.check_module import check_module
 from hqlt_lab.check.triton_interpreter import enable_triton_interpreter
 from hqlt_lab.cli.app import app
-from hqlt_lab.cli.commands.checks import check_conformance, check_other_module, parse_options
-from hqlt_lab.cli.commands.components import find_component
+from hqlt_lab.cli.commands.components import check_conformance, check_other_module, find_component, parse_options
 from hqlt_lab.cli.commands.generate import read_prompts
 from hqlt_lab.cli.templates import write_component
 from hqlt_lab.data.corpus_reader import open_corpus
