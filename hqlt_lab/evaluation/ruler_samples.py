@@ -23,7 +23,7 @@ import uuid
 from collections.abc import Callable
 from typing import NamedTuple
 
-from hqlt_lab.evaluation.ruler_prompts import (
+from hqlt_lab.evaluation.ruler_prompt_templates import (
     COMMON_WORDS_PROMPT,
     FILLER,
     FREQUENT_WORDS_PROMPT,

@@ -28,7 +28,7 @@ from hqlt_lab.experiment.run_settings import (
 )
 from hqlt_lab.experiment.validate.arm_checks import ALLOWABLE_ISSUES
 from hqlt_lab.model.config import COMPONENT_KINDS, KINDS_BY_SETTING, ModelConfig, OpsConfig
-from hqlt_lab.model.memory_head_sizes import MEMORY_SIZE_CONFIGS
+from hqlt_lab.model.memory_size_config import MEMORY_SIZE_CONFIGS
 from hqlt_lab.registry import available, describe, options, read_field_docs
 
 JSON_TYPES = {int: "integer", float: "number", bool: "boolean", str: "string", NoneType: "null", dict: "object"}

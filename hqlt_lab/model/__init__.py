@@ -1,7 +1,7 @@
 """Model: components -> HybridMemory -> Block -> SequenceModel.
 
 config              settings of a model; does not import torch
-memory_head_sizes   heads and channels of a memory; does not import torch
+memory_size_config  heads and channels of a memory; does not import torch
 batch_layout        padding and packed documents: where the tokens of a batch are
 state               what a layer carries from one call to the next
 projections         queries, keys and values of a memory

@@ -13,7 +13,7 @@ from hqlt_lab.model.layer_pattern import (
     iter_layer_values,
     layer_value,
 )
-from hqlt_lab.model.memory_head_sizes import MAX_HEAD_DIM, MEMORY_SIZE_CONFIGS, MemorySize, equal_size
+from hqlt_lab.model.memory_size_config import MAX_HEAD_DIM, MEMORY_SIZE_CONFIGS, MemorySize, equal_size
 from hqlt_lab.registry import check_maximums, check_minimums, parse_settings, parse_spec
 from hqlt_lab.registry.settings_parsing import parse_nested, raise_if_invalid
 

@@ -29,7 +29,7 @@ from hqlt_lab.errors import ConfigError
 from hqlt_lab.model.batch_layout import TokenPositions, compute_token_positions
 from hqlt_lab.model.config import COMPONENT_KINDS, ModelConfig, OpsConfig
 from hqlt_lab.model.fast_weights import scan_fast_weights
-from hqlt_lab.model.memory_head_sizes import equal_size
+from hqlt_lab.model.memory_size_config import equal_size
 from hqlt_lab.model.projections import ConvState, ProjectedTokens, ProjectingModule, Projections
 from hqlt_lab.model.softmax_memory import make_tokens, next_attention_state, read_softmax
 from hqlt_lab.model.state import AttentionState, CachedTokens, MemoryState

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from hqlt_lab.model.batch_layout import TokenPositions
 from hqlt_lab.model.config import ModelConfig
-from hqlt_lab.model.memory_head_sizes import MemorySize
+from hqlt_lab.model.memory_size_config import MemorySize
 from hqlt_lab.model.short_convolution import ShortConvolution
 
 ConvState = tuple[Tensor, ...]

@@ -6,7 +6,7 @@ from hqlt_lab.experiment.load_experiment import Experiment
 from hqlt_lab.report.arm_rows import Row
 from hqlt_lab.report.build_tables import Table
 from hqlt_lab.report.stats.solve_times import SolveTimes
-from hqlt_lab.report.wording.solve_notes import format_median, solve_notes
+from hqlt_lab.report.wording.solve_time_notes import format_median, solve_time_notes
 
 
 def build_solve_table(experiment: Experiment, rows: Sequence[Row]) -> Table | None:
@@ -18,7 +18,7 @@ def build_solve_table(experiment: Experiment, rows: Sequence[Row]) -> Table | No
     return Table(
         columns,
         [[title, *solve_cells(each)] for title, each in times.items()],
-        solve_notes(list(times.values()), experiment.measure),
+        solve_time_notes(list(times.values()), experiment.measure),
     )
 
 

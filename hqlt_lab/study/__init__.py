@@ -11,7 +11,7 @@ notebook_components      files of the components that were defined in a notebook
 experiment_file_record   which experiment file a study belongs to
 study_callback           hooks that receive the progress of a study
 progress_tracker         callback that keeps the progress of a study for a display
-retry_filters            `--only` filters that select the cells that failed or diverged
+suggest_retry_filters    `--only` filters that select the cells that failed or diverged
 study_snapshot           a study read from its folder alone, without its experiment file
 eta                      estimate of the remaining time
 evaluate_cells           evaluate trained cells again

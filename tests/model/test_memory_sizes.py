@@ -12,7 +12,7 @@ from hqlt_lab.model.analysis.component_sizes import ComponentSize, sizes
 from hqlt_lab.model.analysis.layer_probes import probe
 from hqlt_lab.model.analysis.roofline import roofline
 from hqlt_lab.model.config import ModelConfig
-from hqlt_lab.model.memory_head_sizes import MemorySize
+from hqlt_lab.model.memory_size_config import MemorySize
 from hqlt_lab.model.sequence_model import build_model
 from hqlt_lab.registry import available
 from hqlt_lab.train.per_memory_training import own_parameters

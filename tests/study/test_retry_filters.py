@@ -5,7 +5,7 @@ import pytest
 from hqlt_lab.experiment.arm_title import ArmTitle
 from hqlt_lab.experiment.cell_filters import select_items
 from hqlt_lab.study.ledger.cell_record import CellRecord
-from hqlt_lab.study.retry_filters import list_retry_filters, short_labels
+from hqlt_lab.study.suggest_retry_filters import list_retry_filters, short_labels
 
 
 def make_records(failed, names=("a", "b", "c, d"), mixers=(None,), rates=(None,)):

@@ -6,7 +6,7 @@ lab.check_module(Class, {"width": 64}).assert_passed()           in Python, and 
 check_module            selects the lines, runs them on a target and collects the results
 call_options            how a target is called: its input, and the names of its arguments
 target                  finds a target by its name, and the adapter that can call it
-adapter                 the interface of adapters: draw inputs, run a target, hand on a cache
+adapter_interface       the interface of adapters: draw inputs, run a target, hand on a cache
 layer_adapter           calls an nn.Module
 causal_lm_adapter       calls a causal language model of transformers, built from its configuration
 function_adapter        calls a function of queries, keys, values and gates

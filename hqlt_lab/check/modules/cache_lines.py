@@ -3,7 +3,7 @@
 import torch
 
 from hqlt_lab.check.conformance_report import CheckFailed
-from hqlt_lab.check.modules.adapter import Adapter, NotApplicable, count_state_bytes, slice_tokens
+from hqlt_lab.check.modules.adapter_interface import Adapter, NotApplicable, count_state_bytes, slice_tokens
 from hqlt_lab.check.modules.tensor_comparison import describe_deviation, largest_deviation, require_equal
 
 

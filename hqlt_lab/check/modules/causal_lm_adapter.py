@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hqlt_lab.check.modules.adapter import (
+from hqlt_lab.check.modules.adapter_interface import (
     Adapter,
     Inputs,
     NotApplicable,

@@ -11,7 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from hqlt_lab.check.conformance_report import CheckFailed
-from hqlt_lab.check.modules.adapter import Adapter, Inputs, NotApplicable, convert_inputs, join_tokens, slice_tokens
+from hqlt_lab.check.modules.adapter_interface import (
+    Adapter,
+    Inputs,
+    NotApplicable,
+    convert_inputs,
+    join_tokens,
+    slice_tokens,
+)
 from hqlt_lab.check.modules.tensor_comparison import (
     CAUSALITY_TOLERANCES,
     dtype_name,

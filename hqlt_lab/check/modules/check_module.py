@@ -12,7 +12,7 @@ from traceback import extract_tb
 from typing import Any
 
 from hqlt_lab.check.conformance_report import CheckFailed, CheckResult, ConformanceReport
-from hqlt_lab.check.modules.adapter import Adapter, NotApplicable
+from hqlt_lab.check.modules.adapter_interface import Adapter, NotApplicable
 from hqlt_lab.check.modules.cache_lines import (
     continuing_equals_one_pass,
     decoding_equals_one_pass,

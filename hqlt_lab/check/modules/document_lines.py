@@ -2,7 +2,7 @@
 
 from itertools import accumulate, pairwise
 
-from hqlt_lab.check.modules.adapter import Adapter, slice_tokens
+from hqlt_lab.check.modules.adapter_interface import Adapter, slice_tokens
 from hqlt_lab.check.modules.tensor_comparison import describe_deviation, largest_deviation, require_equal
 
 

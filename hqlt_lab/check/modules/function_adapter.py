@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hqlt_lab.check.modules.adapter import Adapter, Inputs, RunResult
+from hqlt_lab.check.modules.adapter_interface import Adapter, Inputs, RunResult
 from hqlt_lab.check.modules.call_options import CallOptions, TensorSpec
 from hqlt_lab.errors import ConfigError, format_names
 

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from hqlt_lab.check.conformance_report import CheckFailed
-from hqlt_lab.check.modules.adapter import Adapter, Inputs, NotApplicable, convert_inputs
+from hqlt_lab.check.modules.adapter_interface import Adapter, Inputs, NotApplicable, convert_inputs
 from hqlt_lab.check.modules.function_adapter import FunctionAdapter
 from hqlt_lab.check.modules.tensor_comparison import describe_deviation, largest_deviation, require_equal
 

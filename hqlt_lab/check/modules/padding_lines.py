@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from hqlt_lab.check.modules.adapter import Adapter, Inputs, slice_rows, slice_tokens
+from hqlt_lab.check.modules.adapter_interface import Adapter, Inputs, slice_rows, slice_tokens
 from hqlt_lab.check.modules.tensor_comparison import describe_deviation, largest_deviation, require_equal
 
 

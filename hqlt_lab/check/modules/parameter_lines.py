@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from hqlt_lab.check.conformance_report import CheckFailed
-from hqlt_lab.check.modules.adapter import Adapter, NotApplicable, convert_inputs, fixed_seed
+from hqlt_lab.check.modules.adapter_interface import Adapter, NotApplicable, convert_inputs, fixed_seed
 from hqlt_lab.check.modules.causal_lm_adapter import CausalLMAdapter
 
 # modules that the usual initialization of a backbone sets

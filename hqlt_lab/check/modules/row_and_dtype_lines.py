@@ -3,7 +3,7 @@
 import torch
 
 from hqlt_lab.check.conformance_report import CheckFailed
-from hqlt_lab.check.modules.adapter import Adapter, slice_rows
+from hqlt_lab.check.modules.adapter_interface import Adapter, slice_rows
 from hqlt_lab.check.modules.tensor_comparison import (
     DTYPE_TOLERANCES,
     describe_deviation,

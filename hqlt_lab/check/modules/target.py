@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from hqlt_lab.check.modules.adapter import Adapter
+from hqlt_lab.check.modules.adapter_interface import Adapter
 from hqlt_lab.check.modules.call_options import CallOptions
 from hqlt_lab.check.modules.causal_lm_adapter import CausalLMAdapter
 from hqlt_lab.check.modules.function_adapter import FunctionAdapter

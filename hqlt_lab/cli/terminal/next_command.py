@@ -52,7 +52,7 @@ class NextCommand(NamedTuple):
 
     def retry_commands(self, records: "Sequence[CellRecord]") -> list[str]:
         """Return the commands that together retrain exactly the cells that failed or diverged."""
-        from hqlt_lab.study.retry_filters import list_retry_filters
+        from hqlt_lab.study.suggest_retry_filters import list_retry_filters
 
         selections = (("--again", *(("--only", only) if only else ())) for only in list_retry_filters(records))
         return [self._replace(selection_arguments=selection).format_command("run") for selection in selections]

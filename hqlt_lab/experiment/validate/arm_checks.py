@@ -32,7 +32,7 @@ from hqlt_lab.experiment.yaml.source_map import parent_paths
 from hqlt_lab.hashing import hash_json
 from hqlt_lab.model.config import COMPONENT_KINDS, PER_LAYER_SETTINGS, ModelConfig
 from hqlt_lab.model.layer_pattern import iter_layer_values
-from hqlt_lab.model.memory_head_sizes import equal_size
+from hqlt_lab.model.memory_size_config import equal_size
 from hqlt_lab.registry import build, find_factory, find_failing_component, parse_spec
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from hqlt_lab.components.attention._base import Attention, AttentionInputs
 from hqlt_lab.components.update_rules._base import StepRule, UpdateRule
 from hqlt_lab.model.hybrid_memory import HybridMemory
-from hqlt_lab.model.memory_head_sizes import MemorySize
+from hqlt_lab.model.memory_size_config import MemorySize
 from hqlt_lab.model.sequence_model import SequenceModel
 from hqlt_lab.ops.flops import Flops, measure_flops, product_flops, softmax_flops
 from hqlt_lab.ops.gates import ScanContext, map_gates

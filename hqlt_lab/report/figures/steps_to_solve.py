@@ -10,7 +10,7 @@ from hqlt_lab.report.figures.drawn_arms import DrawnArms
 from hqlt_lab.report.figures.report_figure import ReportFigure
 from hqlt_lab.report.figures.style import MUTED, add_legend, create_figure, truncate_title
 from hqlt_lab.report.stats.solve_times import SolveTimes
-from hqlt_lab.report.wording.solve_notes import describe_medians, describe_solved_step
+from hqlt_lab.report.wording.solve_time_notes import describe_medians, describe_solved_step
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

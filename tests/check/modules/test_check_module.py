@@ -7,7 +7,7 @@ import torch
 from typer.testing import CliRunner
 
 import hqlt_lab as lab
-from hqlt_lab.check.modules.adapter import NotApplicable
+from hqlt_lab.check.modules.adapter_interface import NotApplicable
 from hqlt_lab.check.modules.call_options import CallOptions, TensorSpec, parse_call_options
 from hqlt_lab.check.modules.target import make_adapter
 from hqlt_lab.cli.app import app

@@ -32,7 +32,7 @@ def describe_solved_step(times: Sequence[SolveTimes], measure: MeasureConfig) ->
     )
 
 
-def solve_notes(times: Sequence[SolveTimes], measure: MeasureConfig) -> list[str]:
+def solve_time_notes(times: Sequence[SolveTimes], measure: MeasureConfig) -> list[str]:
     """Return the notes below the table of steps to solve."""
     notes = [
         describe_solved_step(times, measure),
