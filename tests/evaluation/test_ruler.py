@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hqlt_lab.errors import TrainingError
-from hqlt_lab.evaluation import ruler_prompt_templates
+from hqlt_lab.evaluation import ruler_prompt_templates as templates
 from hqlt_lab.evaluation.ruler_evaluation import RulerEval, score_answers
 from hqlt_lab.evaluation.ruler_samples import RULER_TASKS, RulerSample, write_sample
 from hqlt_lab.evaluation.ruler_words import ADJECTIVES, NOUNS, compounds, list_words, single_words
@@ -35,10 +35,10 @@ def digest(text):
 
 def test_prompts_are_the_published_ones():
     prompts = {
-        "niah": ruler_prompt_templates.NEEDLES_PROMPT,
-        "vt": ruler_prompt_templates.VARIABLES_PROMPT,
-        "cwe": ruler_prompt_templates.COMMON_WORDS_PROMPT,
-        "fwe": ruler_prompt_templates.FREQUENT_WORDS_PROMPT,
+        "niah": templates.NEEDLES_PROMPT,
+        "vt": templates.VARIABLES_PROMPT,
+        "cwe": templates.COMMON_WORDS_PROMPT,
+        "fwe": templates.FREQUENT_WORDS_PROMPT,
     }
 
     def published(text):
@@ -46,10 +46,7 @@ def test_prompts_are_the_published_ones():
 
     assert {name: (published(p.template), published(p.answer_prefix)) for name, p in prompts.items()} == DIGESTS
     assert [prompt.answer_tokens for prompt in prompts.values()] == [128, 30, 120, 50]
-    assert (
-        published(ruler_prompt_templates.NEEDLE) == "8b1728a938426e42"
-        and digest(ruler_prompt_templates.FILLER) == "c2fcf70de6081e6f"
-    )
+    assert published(templates.NEEDLE) == "8b1728a938426e42" and digest(templates.FILLER) == "c2fcf70de6081e6f"
 
 
 def solve_needles(prompt):
@@ -93,12 +90,12 @@ def test_the_parts_of_samples_have_the_published_sizes():
     single, numbers, uuids, variables, words, coded = (
         write_sample(name, units, 1024, 0) for name, units in UNITS.items()
     )
-    assert single.prompt.count(ruler_prompt_templates.FILLER) == 44 and single.prompt.count("One of the special") == 1
+    assert single.prompt.count(templates.FILLER) == 44 and single.prompt.count("One of the special") == 1
     assert re.fullmatch(r"\d{7}", single.references[0]) and re.search(r"for [a-z]+-[a-z]+ is: \d{7}\.", single.prompt)
     assert numbers.prompt.count("One of the special magic numbers for") == 84
     uuid = "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
     assert len(set(re.findall(rf"One of the special magic uuids for ({uuid}) is: {uuid}\.", uuids.prompt))) == 84
-    assert variables.prompt.count(ruler_prompt_templates.FILLER) == 39 + 5 and len(variables.references) == 5
+    assert variables.prompt.count(templates.FILLER) == 39 + 5 and len(variables.references) == 5
     assert len(re.findall(r"^VAR [A-Z]{5} = ", variables.prompt, re.MULTILINE)) == 5
     assert len(re.findall(r"^VAR [A-Z]{3} = ", variables.prompt, re.MULTILINE)) == 5
     assert variables.answer_prefix.endswith("they are: ") and "5 variables" in variables.answer_prefix
