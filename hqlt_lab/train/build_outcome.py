@@ -13,7 +13,7 @@ from hqlt_lab.model.analysis.component_sizes import ModelSizes, parameter_sizes,
 from hqlt_lab.model.sequence_model import SequenceModel
 from hqlt_lab.rundir.diagnostics import read_determinism_check
 from hqlt_lab.rundir.outcome import Outcome, OutcomeStatus
-from hqlt_lab.train.checkpoints.checkpoint_files import BEST_CHECKPOINT, read_checkpoint
+from hqlt_lab.train.checkpoints.checkpoint_io import BEST_CHECKPOINT, read_checkpoint
 from hqlt_lab.train.distributed.fsdp import gather_parameters
 from hqlt_lab.train.per_memory_training import set_evaluation_step
 from hqlt_lab.train.trainer_state import Metrics, TrainerState, record_analysis_failure

@@ -14,7 +14,7 @@ from torch.distributed.tensor import DTensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from hqlt_lab.errors import TrainingError
-from hqlt_lab.train.checkpoints.checkpoint_files import write_checkpoint
+from hqlt_lab.train.checkpoints.checkpoint_io import write_checkpoint
 
 DIVERGED_FILE = "diverged.pt"
 

@@ -22,7 +22,7 @@ from hqlt_lab.rundir.cell_file import training_lock, write_cell
 from hqlt_lab.rundir.outcome import Outcome, OutcomeStatus, read_outcome
 from hqlt_lab.tasks._base import Task
 from hqlt_lab.train.build_outcome import add_prefix, build_outcome, select_reported_weights
-from hqlt_lab.train.checkpoints.checkpoint_files import BEST_CHECKPOINT, LAST_CHECKPOINT, PREVIOUS_CHECKPOINT
+from hqlt_lab.train.checkpoints.checkpoint_io import BEST_CHECKPOINT, LAST_CHECKPOINT, PREVIOUS_CHECKPOINT
 from hqlt_lab.train.checkpoints.resume_point import find_resume_point
 from hqlt_lab.train.distributed.env import is_rank_zero
 from hqlt_lab.train.distributed.fit_in_subprocess import fit_in_subprocess

@@ -18,7 +18,7 @@ from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.hashing import derive_seed
 from hqlt_lab.model.sequence_model import SequenceModel
 from hqlt_lab.tasks._base import Task
-from hqlt_lab.train.checkpoints.checkpoint_files import attach_metadata, rescale_progress
+from hqlt_lab.train.checkpoints.checkpoint_io import attach_metadata, rescale_progress
 from hqlt_lab.train.distributed.fsdp import Fsdp2Strategy, shard_model
 from hqlt_lab.train.distributed.process_group import all_reduce_sum, get_rank, get_world_size
 from hqlt_lab.train.divergence import clip_gradients, compute_gradient_norm, raise_if_not_finite

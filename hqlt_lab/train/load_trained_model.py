@@ -14,7 +14,7 @@ from hqlt_lab.registry import build
 from hqlt_lab.rundir.cell_file import read_cell
 from hqlt_lab.tasks._base import Task
 from hqlt_lab.tasks.text.language import Language
-from hqlt_lab.train.checkpoints.checkpoint_files import (
+from hqlt_lab.train.checkpoints.checkpoint_io import (
     BEST_CHECKPOINT,
     CORRUPTION_ERRORS,
     LAST_CHECKPOINT,

@@ -16,7 +16,7 @@ from hqlt_lab.errors import ConfigError
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.experiment.run_settings import TrainerConfig
 from hqlt_lab.process_settings import TRAINING_ENV, set_env_defaults
-from hqlt_lab.train.checkpoints.checkpoint_files import DirectCheckpointIO
+from hqlt_lab.train.checkpoints.checkpoint_io import DirectCheckpointIO
 from hqlt_lab.train.distributed.fsdp import Fsdp2Strategy
 
 LIGHTNING_PRECISIONS: dict[str, Any] = {"32": "32-true", "64": "64-true"}

@@ -31,7 +31,7 @@ from hqlt_lab.model.sequence_model import SequenceModel
 from hqlt_lab.rundir.diagnostics import ProbeWriter, write_backends
 from hqlt_lab.tasks._base import Split, Task
 from hqlt_lab.train.build_outcome import add_prefix
-from hqlt_lab.train.checkpoints.checkpoint_files import save_best_weights, save_last_checkpoint
+from hqlt_lab.train.checkpoints.checkpoint_io import save_best_weights, save_last_checkpoint
 from hqlt_lab.train.determinism_check import compare_first_step, record_determinism_check
 from hqlt_lab.train.distributed.fsdp import gather_parameters
 from hqlt_lab.train.distributed.process_group import get_world_size

@@ -442,14 +442,14 @@ MUTANTS = [
     ),
     Mutant(
         "documents share writes at the end of a chunk",
-        "hqlt_lab/ops/scan/decay.py",
+        "hqlt_lab/ops/scan/chunk_decay.py",
         "mask_factor(write_document == last_document,",
         "mask_factor(write_document <= last_document,",
         ("tests/ops/test_chunked.py",),
     ),
     Mutant(
         "strong decays are clamped",
-        "hqlt_lab/ops/scan/decay.py",
+        "hqlt_lab/ops/scan/chunk_decay.py",
         "log_keep.double().clamp(min=MIN_LOG_KEEP)",
         "log_keep.double().clamp(min=-5.0)",
         ("tests/ops/test_chunked.py",),
@@ -623,7 +623,7 @@ MUTANTS = [
     ),
     Mutant(
         "a checksum is not compared",
-        "hqlt_lab/train/checkpoints/checkpoint_files.py",
+        "hqlt_lab/train/checkpoints/checkpoint_io.py",
         "(checksum and checksum != compute_checksum(path",
         "(False and checksum != compute_checksum(path",
         ("tests/train/test_checkpoints.py",),

@@ -12,7 +12,7 @@ from hqlt_lab.errors import StoreError, TrainingError
 from hqlt_lab.experiment.arm_title import ArmTitle
 from hqlt_lab.experiment.cell import cell_from_dict
 from hqlt_lab.rundir.outcome import Outcome, read_outcome
-from hqlt_lab.train.checkpoints.checkpoint_files import CORRUPTION_ERRORS, read_checkpoint, write_checkpoint
+from hqlt_lab.train.checkpoints.checkpoint_io import CORRUPTION_ERRORS, read_checkpoint, write_checkpoint
 from hqlt_lab.train.checkpoints.resume_point import find_resume_point, is_transient_error
 from hqlt_lab.train.fit import fit
 from hqlt_lab.train.interrupt import RunInterrupted

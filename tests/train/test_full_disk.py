@@ -10,7 +10,7 @@ from hqlt_lab.agent.replay_buffer import ReplayBuffer
 from hqlt_lab.files import DiskFull, translate_disk_full, write_atomic
 from hqlt_lab.registry import build
 from hqlt_lab.rundir.metrics import MetricsWriter, read_rows
-from hqlt_lab.train.checkpoints.checkpoint_files import read_checkpoint
+from hqlt_lab.train.checkpoints.checkpoint_io import read_checkpoint
 from hqlt_lab.train.fit import fit
 from tests.train.conftest import MetricsLog, equal_weights, last_weights, tiny_cell
 

@@ -6,7 +6,7 @@ channel_gate_scan        chunk-parallel scan with gates per channel and lookup k
 channel_gate_chunk       forward and backward of one chunk with gates per channel
 chunk_layout             how a sequence is cut into chunks
 chunked_inputs           the inputs of a scan: rows in groups that fit the cache, cut into chunks
-decay                    decay factors within a chunk
+chunk_decay              decay factors within a chunk
 scalar_gate_chunk        forward and backward of one chunk with gates that are one number per head
 triangular_inverse       inverse of the triangular system of a chunk
 scratch_buffers          buffers that all chunks share

@@ -19,9 +19,9 @@ from hqlt_lab.ops.autograd_context import AutogradContext
 from hqlt_lab.ops.gates import DEFAULT_CONTEXT, Gates, OptionalTensor, ScanContext, fill_last_values, map_gates
 from hqlt_lab.ops.precision import at_least_float32, disable_autocast, is_forward_mode_ad
 from hqlt_lab.ops.scan.channel_gate_scan import channel_gate_scan
+from hqlt_lab.ops.scan.chunk_decay import log_keep_grad
 from hqlt_lab.ops.scan.chunk_layout import ChunkLayout
 from hqlt_lab.ops.scan.chunked_inputs import RowGroup, ScanInputs
-from hqlt_lab.ops.scan.decay import log_keep_grad
 from hqlt_lab.ops.scan.recurrent import recurrent_scan
 from hqlt_lab.ops.scan.scalar_gate_chunk import (
     ChunkBackward,

@@ -7,8 +7,14 @@ from typing import overload
 from torch import Tensor
 
 from hqlt_lab.ops.gates import OptionalTensor
+from hqlt_lab.ops.scan.chunk_decay import (
+    ChunkDecay,
+    DecayVectors,
+    make_chunk_decay,
+    make_decay_vectors,
+    visibility_mask,
+)
 from hqlt_lab.ops.scan.chunk_layout import ChunkLayout
-from hqlt_lab.ops.scan.decay import ChunkDecay, DecayVectors, make_chunk_decay, make_decay_vectors, visibility_mask
 from hqlt_lab.ops.scan.scalar_gate_chunk import Chunk
 
 CACHE_ELEMENTS = 2**19  # elements of a working matrix, rows x writes x channels: 2 MB in float32

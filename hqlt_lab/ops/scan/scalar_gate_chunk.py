@@ -37,7 +37,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from hqlt_lab.ops.scan.decay import ChunkDecay, DecayTerms
+from hqlt_lab.ops.scan.chunk_decay import ChunkDecay, DecayTerms
 from hqlt_lab.ops.scan.scratch_buffers import Buffers, scale_optional_
 from hqlt_lab.ops.scan.triangular_inverse import invert_unit_triangular
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from hqlt_lab.experiment.cell import Cell
 from hqlt_lab.rundir.cell_file import ensure_same_cell, settings_of_folder
-from hqlt_lab.train.checkpoints.checkpoint_files import (
+from hqlt_lab.train.checkpoints.checkpoint_io import (
     BEST_CHECKPOINT,
     CORRUPTION_ERRORS,
     LAST_CHECKPOINT,

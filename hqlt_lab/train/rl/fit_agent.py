@@ -23,7 +23,7 @@ from hqlt_lab.rundir.outcome import Outcome, OutcomeStatus
 from hqlt_lab.tasks._base import Task
 from hqlt_lab.tasks._environment import Environment
 from hqlt_lab.train.build_outcome import add_prefix, build_outcome, select_reported_weights
-from hqlt_lab.train.checkpoints.checkpoint_files import (
+from hqlt_lab.train.checkpoints.checkpoint_io import (
     attach_metadata,
     read_checkpoint,
     write_best_weights,
