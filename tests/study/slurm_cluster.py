@@ -19,10 +19,13 @@ PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "sc
 TEMPLATE = Path(__file__).parent / "slurm.conf"
 
 
-def wait_for(condition: Callable[[], object], seconds: float, description: str) -> None:
+def wait_for(
+    condition: Callable[[], object], seconds: float, description: str, details: Callable[[], str] = lambda: ""
+) -> None:
+    """Wait until a condition is true; otherwise fail with the details, such as the state of the queue."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, f"{description} did not happen within {seconds} s"
+        assert time.monotonic() < deadline, f"{description} did not happen within {seconds} s\n{details()}"
         time.sleep(0.2)
 
 
@@ -71,6 +74,11 @@ class SlurmCluster:
 
     def run_command(self, *arguments: str) -> str:
         return subprocess.run(arguments, env=self.environment, capture_output=True, text=True, timeout=30).stdout
+
+    def describe(self) -> str:
+        """Return the jobs and nodes, with the reasons of their states."""
+        jobs = self.run_command("squeue", "--noheader", "--format=%i %T %r")
+        return jobs + self.run_command("sinfo", "--Node", "--noheader", "--format=%N %T %E")
 
     def close(self) -> None:
         """Cancel the remaining jobs, then end the daemons in reverse order."""

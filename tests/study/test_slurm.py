@@ -126,14 +126,16 @@ def test_job_that_is_warned_or_requeued_resumes_from_its_checkpoint(study, local
     def is_running() -> bool:
         """Return whether the job runs; let a pending one start now, not two minutes after it was requeued."""
         if state() == "PENDING":
-            # SLURM holds a job whose start failed on a busy machine
+            # SLURM holds a job whose start failed on a busy machine, and drains the node
+            study.cluster.run_command("scontrol", "update", "nodename=ALL", "state=resume")
             study.cluster.run_command("scontrol", "release", job)
             study.cluster.run_command("scontrol", "update", f"jobid={job}", "starttime=now")
         return state() == "RUNNING"
 
     for disturbance in (["scancel", "--batch", "--signal=USR1", job], ["scontrol", "requeue", job]):
         before = study.points()
-        wait_for(lambda before=before: is_running() and study.points() > before + 10, TIMEOUT, "training")
+        is_training = lambda before=before: is_running() and study.points() > before + 10  # noqa: E731
+        wait_for(is_training, TIMEOUT, "training", lambda: f"{study.points()} points\n{study.cluster.describe()}")
         study.cluster.run_command(*disturbance)  # the first is what SLURM sends before the time limit
         wait_for(lambda: state() == "PENDING", 60, "a requeued job")
     wait_for(is_running, TIMEOUT, "a restarted job")
