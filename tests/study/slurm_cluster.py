@@ -19,13 +19,10 @@ PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "sc
 TEMPLATE = Path(__file__).parent / "slurm.conf"
 
 
-def wait_for(
-    condition: Callable[[], object], seconds: float, description: str, details: Callable[[], str] = lambda: ""
-) -> None:
-    """Wait until a condition is true; otherwise fail with the details, such as the state of the queue."""
+def wait_for(condition: Callable[[], object], seconds: float, description: str) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, f"{description} did not happen within {seconds} s\n{details()}"
+        assert time.monotonic() < deadline, f"{description} did not happen within {seconds} s"
         time.sleep(0.2)
 
 
@@ -74,11 +71,6 @@ class SlurmCluster:
 
     def run_command(self, *arguments: str) -> str:
         return subprocess.run(arguments, env=self.environment, capture_output=True, text=True, timeout=30).stdout
-
-    def describe(self) -> str:
-        """Return the jobs and nodes, with the reasons of their states."""
-        jobs = self.run_command("squeue", "--noheader", "--format=%i %T %r")
-        return jobs + self.run_command("sinfo", "--Node", "--noheader", "--format=%N %T %E")
 
     def close(self) -> None:
         """Cancel the remaining jobs, then end the daemons in reverse order."""
