@@ -2,7 +2,7 @@
 
     hqlt check module my_package.layers:MyLayer --call width=64 --call mask=padding --call tensor.g=BTH:log_decay
 
-Names that are not given are detected from the signature; an empty name: there is no such argument.
+Names that are not given are detected from the signature. An empty name means that the target has no such argument.
 """
 
 from collections.abc import Callable, Mapping
